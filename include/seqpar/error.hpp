@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How failure is told: error (thrown while planning, the same on every rank) and status (returned by runs).
+#pragma once
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include <seqpar/config.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+enum class errc {
+  ok,
+  invalid_argument,     ///< a shape, option or pointer is wrong
+  not_prepared,         ///< run before prepare
+  memory_too_small,     ///< a kind of memory has fewer bytes than asked for
+  memory_misaligned,    ///< a kind of memory is not aligned to memory_alignment
+  overlapping_buffers,  ///< an output overlaps another buffer
+  ranks_disagree,       ///< the ranks of one call gave different inputs
+  size_mismatch,        ///< a message has other bytes than its receiver expects
+  peer_failed,          ///< another rank failed first
+  timed_out,            ///< the deadline passed
+  deadlock,             ///< all ranks wait for each other
+  transport_failed      ///< the engine underneath reported an error
+};
+
+/// What a run returns: small, no allocation, never thrown.
+class [[nodiscard]] status {
+ public:
+  constexpr status() = default;
+  /// `text` must be a literal; `rank` is the rank at fault (−1: none in particular).
+  constexpr status(errc code, const char* text, int rank = -1) : code_(code), rank_(rank), text_(text) {}
+  constexpr errc code() const { return code_; }
+  constexpr int rank() const { return rank_; }
+  constexpr const char* text() const { return text_; }
+  constexpr bool ok() const { return code_ == errc::ok; }
+  constexpr explicit operator bool() const { return ok(); }
+  std::string message() const {
+    std::string m = "[seqpar] ";
+    m += text_;
+    if (rank_ >= 0) m += " (rank " + std::to_string(rank_) + ")";
+    return m;
+  }
+
+ private:
+  errc code_ = errc::ok;
+  int rank_ = -1;
+  const char* text_ = "ok";
+};
+
+/// What planning throws: one sentence with the remedy, "[seqpar] where: what is wrong; what to do".
+class error : public std::runtime_error {
+ public:
+  error(errc code, const std::string& text) : std::runtime_error("[seqpar] " + text), code_(code) {}
+  explicit error(const status& s) : std::runtime_error(s.message()), code_(s.code()) {}
+  errc code() const { return code_; }
+
+ private:
+  errc code_;
+};
+
+/// Throws `e`; without exceptions prints it and ends the process.
+[[noreturn]] inline void raise(const error& e) {
+  SEQPAR_THROW(e);
+}
+
+/// Throws unless `s` is ok: for callers of runs who prefer exceptions.
+inline void check(const status& s) {
+  if (!s.ok()) raise(error(s));
+}
+
+/// A value or the error that kept it from being made; what the try_… forms return.
+template <class T>
+class [[nodiscard]] result {
+ public:
+  result(T value) : content_(std::in_place_index<0>, std::move(value)) {}
+  result(error e) : content_(std::in_place_index<1>, std::move(e)) {}
+  bool ok() const { return content_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  const error& failure() const { return *std::get_if<1>(&content_); }
+  /// The value, or the error raised.
+  T& value() & {
+    if (!ok()) raise(failure());
+    return *std::get_if<0>(&content_);
+  }
+  T&& value() && {
+    if (!ok()) raise(failure());
+    return std::move(*std::get_if<0>(&content_));
+  }
+
+ private:
+  std::variant<T, error> content_;
+};
+
+/// An error, or none.
+using failure = std::optional<error>;
+
+namespace detail {
+inline error invalid(const char* where, const std::string& what) {
+  return error(errc::invalid_argument, std::string(where) + ": " + what);
+}
+}  // namespace detail
+
+}  // namespace v0_1
+}  // namespace seqpar

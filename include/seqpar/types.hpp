@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The vocabulary: indices, places, runs, intervals, and the 16-bit element types of the host.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include <seqpar/config.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+/// Every count, position and stride.
+using index_t = std::int64_t;
+
+/// An option that must be given: made from any integer, never by default, so that a forgotten one does not compile.
+class extent {
+ public:
+  template <std::integral I>
+  SEQPAR_HD constexpr extent(I value) : value_(static_cast<index_t>(value)) {}
+  SEQPAR_HD constexpr operator index_t() const { return value_; }
+  friend constexpr bool operator==(extent, extent) = default;
+
+ private:
+  index_t value_;
+};
+
+/// Where a token lies: the rank that owns it and its row there.
+struct place {
+  int rank;
+  index_t local;
+  friend constexpr bool operator==(place, place) = default;
+};
+
+/// An affine piece of positions: first, first + step, …, `count` of them. Legal: count 0; step ≠ 0.
+struct run {
+  index_t first, count, step;
+  SEQPAR_HD constexpr index_t at(index_t i) const { return first + i * step; }
+  friend constexpr bool operator==(run, run) = default;
+};
+
+/// Positions lo ≤ p < hi.
+struct interval {
+  index_t lo = 0, hi = 0;
+  SEQPAR_HD constexpr bool empty() const { return hi <= lo; }
+  SEQPAR_HD constexpr index_t size() const { return hi > lo ? hi - lo : 0; }
+  SEQPAR_HD constexpr bool contains(index_t p) const { return lo <= p && p < hi; }
+  friend constexpr bool operator==(interval, interval) = default;
+};
+
+SEQPAR_HD constexpr interval intersection(interval a, interval b) {
+  const interval c{a.lo > b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi};
+  return c.empty() ? interval{} : c;
+}
+
+/// At most two intervals, the form that every shipped mask gives for one query.
+/// Invariant after make_intervals: empty ones last, in ascending order, neither touching nor overlapping.
+struct interval_pair {
+  interval first, second;
+  SEQPAR_HD constexpr bool contains(index_t p) const { return first.contains(p) || second.contains(p); }
+  SEQPAR_HD constexpr bool empty() const { return first.empty() && second.empty(); }
+  SEQPAR_HD constexpr index_t size() const { return first.size() + second.size(); }
+  friend constexpr bool operator==(interval_pair, interval_pair) = default;
+};
+
+/// The union of two intervals in normal form.
+SEQPAR_HD constexpr interval_pair make_intervals(interval a, interval b = {}) {
+  if (a.empty()) a = {};
+  if (b.empty()) b = {};
+  if (a.empty()) return {b, {}};
+  if (b.empty()) return {a, {}};
+  if (b.lo < a.lo) {
+    const interval c = a;
+    a = b;
+    b = c;
+  }
+  if (b.lo <= a.hi) return {{a.lo, a.hi > b.hi ? a.hi : b.hi}, {}};
+  return {a, b};
+}
+
+/// What a mask says of a rectangle of queries × keys.
+enum class cover : std::uint8_t { none, some, all };
+
+/// Beyond every position; what an open end of an interval is set to before it is clipped to the sequence.
+inline constexpr index_t unbounded = index_t{1} << 62;
+
+/// IEEE binary16 and bfloat16 as the host holds them; layout-compatible with the types of CUDA. Round to nearest even.
+struct float16 {
+  std::uint16_t bits = 0;
+  float16() = default;
+  constexpr explicit float16(float value) : bits(from(value)) {}
+  constexpr operator float() const {
+    const std::uint32_t sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
+    // Exponent and fraction are moved into place and rescaled by 2^112; the product is exact, subnormals included.
+    const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+    const std::uint32_t special = magnitude >= 0x7c00u ? 0x7f800000u : 0u;
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | special | sign);
+  }
+
+ private:
+  static constexpr std::uint16_t from(float value) {
+    const std::uint32_t word = std::bit_cast<std::uint32_t>(value), sign = (word >> 16) & 0x8000u;
+    const std::uint32_t magnitude = word & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
+    if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
+    if (magnitude < 0x38800000u) {  // subnormal: adding 0.5 lets the adder round at bit 2^-24
+      const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+      return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
+    }
+    const std::uint32_t odd = (magnitude >> 13) & 1u;
+    return static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
+  }
+};
+
+struct bfloat16 {
+  std::uint16_t bits = 0;
+  bfloat16() = default;
+  constexpr explicit bfloat16(float value) : bits(from(value)) {}
+  constexpr operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+
+ private:
+  static constexpr std::uint16_t from(float value) {
+    const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
+    if ((word & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((word >> 16) | 0x40u);
+    return static_cast<std::uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
+  }
+};
+
+template <class T>
+concept element = std::same_as<T, float> || std::same_as<T, float16> || std::same_as<T, bfloat16>;
+
+}  // namespace v0_1
+}  // namespace seqpar
