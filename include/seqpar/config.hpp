@@ -11,9 +11,47 @@
 
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)
 #define SEQPAR_THROW(e) throw(e)
+namespace seqpar {
+inline namespace v0_1 {
+namespace detail {
+/// Calls body(); an E that it throws goes to handler(e) and no further.
+template <class E, class Body, class Handler>
+void on_throw(Body&& body, Handler&& handler) {
+  try {
+    body();
+  } catch (const E& e) {
+    handler(e);
+  }
+}
+/// Calls body(); after whatever it throws, calls handler().
+template <class Body, class Handler>
+void on_any_throw(Body&& body, Handler&& handler) {
+  try {
+    body();
+  } catch (...) {
+    handler();
+  }
+}
+}  // namespace detail
+}  // namespace v0_1
+}  // namespace seqpar
 #else
 #include <cstdio>
 #include <cstdlib>
 /// Without exceptions the same text is printed and the process ends; the try_… forms return the error instead.
 #define SEQPAR_THROW(e) (::std::fprintf(stderr, "%s\n", (e).what()), ::std::abort())
+namespace seqpar {
+inline namespace v0_1 {
+namespace detail {
+template <class E, class Body, class Handler>
+void on_throw(Body&& body, Handler&&) {
+  body();
+}
+template <class Body, class Handler>
+void on_any_throw(Body&& body, Handler&&) {
+  body();
+}
+}  // namespace detail
+}  // namespace v0_1
+}  // namespace seqpar
 #endif

@@ -19,10 +19,14 @@ using index_t = std::int64_t;
 /// An option that must be given: made from any integer, never by default, so that a forgotten one does not compile.
 class extent {
  public:
-  template <std::integral I>
-  SEQPAR_HD constexpr extent(I value) : value_(static_cast<index_t>(value)) {}
+  template <std::integral Integer>
+  SEQPAR_HD constexpr extent(Integer value) : value_(static_cast<index_t>(value)) {}
   SEQPAR_HD constexpr operator index_t() const { return value_; }
   friend constexpr bool operator==(extent, extent) = default;
+  template <std::integral Integer>
+  SEQPAR_HD friend constexpr bool operator==(extent a, Integer b) {
+    return a.value_ == static_cast<index_t>(b);
+  }
 
  private:
   index_t value_;
@@ -34,6 +38,9 @@ struct place {
   index_t local;
   friend constexpr bool operator==(place, place) = default;
 };
+
+/// The two axes of a mesh: blocks of the sequence go round the ring, heads are exchanged all-to-all.
+enum class axis : std::uint8_t { ring, all_to_all };
 
 /// An affine piece of positions: first, first + step, …, `count` of them. Legal: count 0; step ≠ 0.
 struct run {
@@ -83,6 +90,10 @@ SEQPAR_HD constexpr interval_pair make_intervals(interval a, interval b = {}) {
 
 /// What a mask says of a rectangle of queries × keys.
 enum class cover : std::uint8_t { none, some, all };
+
+/// Which passes a plan is asked for; memory is sized for these only.
+enum class passes : std::uint8_t { forward, both };
+inline constexpr passes forward_only = passes::forward, forward_backward = passes::both;
 
 /// Beyond every position; what an open end of an interval is set to before it is clipped to the sequence.
 inline constexpr index_t unbounded = index_t{1} << 62;

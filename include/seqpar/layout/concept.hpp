@@ -21,6 +21,7 @@ inline namespace v0_1 {
 ///
 /// Optional:
 ///   for_each_run(rank, f)    f(run) for affine pieces that spell global_of(rank, 0), global_of(rank, 1), … in order
+///   resized(tokens)          the same rule for another number of tokens; per_document and the inner of nested need it
 ///   problem()                nullptr, or what is wrong with the value (a negative size, say)
 ///
 /// Laws (laws.hpp): Σ_r count_of(r) = token_count();  place_of(global_of(r, i)) = (r, i);
@@ -44,6 +45,11 @@ struct ignore_run {
 template <class L>
 concept has_runs = requires(const L& layout, int rank, detail::ignore_run f) {
   layout.for_each_run(rank, f);
+};
+
+template <class L>
+concept resizable_layout = sequence_layout<L> && requires(const L& layout, index_t tokens) {
+  { layout.resized(tokens) } -> std::same_as<L>;
 };
 
 /// Calls f(run) for affine pieces that spell global_of(rank, ·) in order: the layout's own, else derived row by row.

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a run of an attention plan is given, and the checks on it that come before anything is posted.
+#pragma once
+
+#include <seqpar/attention/shape.hpp>
+#include <seqpar/detail/run_checks.hpp>
+#include <seqpar/memory.hpp>
+#include <seqpar/views.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+/// The replicated tokens' tensors, whole on every rank: q, out [batch, joint_q, heads, …], k, v [batch, joint_kv, …].
+template <element T, element Out = T>
+struct joint_forward {
+  rows_view<const T> q{}, k{}, v{};
+  rows_view<Out> out{};
+  heads_view<float> lse{};
+};
+
+/// This rank's rows: q [batch, q rows, heads, head_dim] and so on (attention_shape has all shapes).
+template <element T, element Out = T>
+struct forward_arguments {
+  rows_view<const T> q{}, k{}, v{};
+  rows_view<Out> out{};
+  heads_view<float> lse{};
+  joint_forward<T, Out> joint{};
+};
+
+/// dout and dlse of joint tokens are the complete gradients, alike on every rank.
+template <element T, element Out = T, element Grad = T>
+struct joint_backward {
+  rows_view<const T> q{}, k{}, v{};
+  rows_view<const Out> out{};
+  heads_view<const float> lse{};
+  rows_view<const T> dout{};
+  heads_view<const float> dlse{};  ///< may be empty: zero
+  rows_view<Grad> dq{}, dk{}, dv{};
+};
+
+template <element T, element Out = T, element Grad = T>
+struct backward_arguments {
+  rows_view<const T> q{}, k{}, v{};
+  rows_view<const Out> out{};
+  heads_view<const float> lse{};
+  rows_view<const T> dout{};
+  heads_view<const float> dlse{};  ///< may be empty: zero
+  rows_view<Grad> dq{}, dk{}, dv{};
+  joint_backward<T, Out, Grad> joint{};
+};
+
+namespace detail {
+
+/// Collects the buffers of one run; the first thing wrong with them is its status.
+class buffer_checks {
+ public:
+  template <class T>
+  void input(const rows_view<T>& v, std::array<index_t, 4> shape) {
+    rows(v, shape, false);
+  }
+  template <class T>
+  void output(const rows_view<T>& v, std::array<index_t, 4> shape) {
+    rows(v, shape, true);
+  }
+  template <class T>
+  void input(const heads_view<T>& v, std::array<index_t, 3> shape) {
+    numbers(v, shape, false);
+  }
+  template <class T>
+  void output(const heads_view<T>& v, std::array<index_t, 3> shape) {
+    numbers(v, shape, true);
+  }
+  void memory(const region& r, index_t used) { add({{r.pointer, 1, used, used, used, used}, 1, 1}, true); }
+  const status& outcome() const { return status_; }
+
+ private:
+  template <class T>
+  void rows(const rows_view<T>& v, std::array<index_t, 4> shape, bool written) {
+    if (v.shape != shape) {
+      if (shape[0] * shape[1] * shape[2] * shape[3] != 0 || v.pointer != nullptr)
+        fail({errc::invalid_argument, "attention: a tensor has another shape than was planned"});
+      return;
+    }
+    if (v.shape[3] > 1 && v.stride[3] != 1)
+      fail({errc::invalid_argument, "attention: the last dimension of a tensor must be dense (stride 1)"});
+    add({array_of(v), shape[1], shape[2]}, written);
+  }
+  template <class T>
+  void numbers(const heads_view<T>& v, std::array<index_t, 3> shape, bool written) {
+    if (v.shape != shape) {
+      if (shape[0] * shape[1] * shape[2] != 0 || v.pointer != nullptr)
+        fail({errc::invalid_argument, "attention: lse or dlse has another shape than was planned"});
+      return;
+    }
+    add({array_of(v), shape[2], shape[1]}, written);
+  }
+  void add(const placed_array& a, bool written) {
+    if (!a.has_bytes()) return;
+    if (a.array.pointer == nullptr) return fail({errc::invalid_argument, "attention: a tensor with elements is null"});
+    for (int i = 0; i < count_; ++i)
+      if ((written || written_[i]) && may_share(a, seen_[i]))
+        return fail({errc::overlapping_buffers, "attention: an output or work memory overlaps another buffer"});
+    if (count_ == most) return;
+    written_[count_] = written;
+    seen_[count_++] = a;
+  }
+  void fail(status s) {
+    if (status_.ok()) status_ = s;
+  }
+
+  static constexpr int most = 32;
+  placed_array seen_[most];
+  bool written_[most] = {};
+  int count_ = 0;
+  status status_;
+};
+
+}  // namespace detail
+}  // namespace v0_1
+}  // namespace seqpar

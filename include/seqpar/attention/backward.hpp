@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The backward pass: delta at home, heads in, rounds of keys whose gradients travel back, heads out.
+#pragma once
+
+#include <algorithm>
+
+#include <seqpar/attention/arguments.hpp>
+#include <seqpar/attention/pass.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+namespace detail {
+
+/// delta = Σ_d dout·out − dlse, per batch, head and row.
+template <class T, class Out>
+void row_dots(const rows_view<const T>& dout, const rows_view<const Out>& out, const heads_view<const float>& dlse,
+              const heads_view<float>& delta) {
+  for (index_t b = 0; b < out.batch(); ++b)
+    for (index_t h = 0; h < out.heads(); ++h)
+      for (index_t t = 0; t < out.tokens(); ++t) {
+        const T* x = dout.row(b, t, h);
+        const Out* y = out.row(b, t, h);
+        float sum = 0;
+        for (index_t d = 0; d < out.dim(); ++d) sum += static_cast<float>(x[d]) * static_cast<float>(y[d]);
+        delta.at(b, h, t) = sum - (dlse.pointer ? dlse.at(b, h, t) : 0.f);
+      }
+}
+
+/// to = from, or to += from, rounded once.
+template <class To, class From>
+void store(const rows_view<To>& to, const rows_view<From>& from, write how) {
+  for (index_t b = 0; b < to.batch(); ++b)
+    for (index_t t = 0; t < to.tokens(); ++t)
+      for (index_t h = 0; h < to.heads(); ++h) {
+        To* x = to.row(b, t, h);
+        const From* y = from.row(b, t, h);
+        if (how == write::assign)
+          for (index_t d = 0; d < to.dim(); ++d) x[d] = To(static_cast<float>(y[d]));
+        else
+          for (index_t d = 0; d < to.dim(); ++d) x[d] = To(static_cast<float>(x[d]) + static_cast<float>(y[d]));
+      }
+}
+
+template <class Plan, class Exec>
+struct backward_pass : pass_base<Plan, Exec> {
+  using base = pass_base<Plan, Exec>;
+  using base::n;
+  using base::plan;
+  using base::s;
+  using typename base::Grad;
+  using typename base::Out;
+  using typename base::T;
+  using arrays = backward_arrays<T, Grad>;
+  using kv_views = std::pair<rows_view<float>, rows_view<float>>;
+
+  status run(const backward_arguments<T, Out, Grad>& a) {
+    m = arrays::take(this->memory, s, this->options(), plan.workspace_bytes());
+    home = this->joint_of(a);
+    home.k = a.k;
+    home.v = a.v;
+    q = a.q;
+    dout = a.dout;
+    lse = a.lse;
+    delta = dense_heads(m.delta_home, {n.batch, n.heads, plan.q_rows_});
+    row_dots<T, Out>(a.dout, a.out, a.dlse, delta);
+    if (this->grouped())
+      if (status st = heads_in(a); !st.ok()) return st;
+
+    const interval joint = s.joint_q;
+    joint_delta = dense_heads(m.delta_joint, {n.batch, s.own.heads, s.own.joint_q});
+    heads_view<const float> joint_dlse = a.joint.dlse;
+    if (joint_dlse.pointer) joint_dlse = part_of(joint_dlse, joint, s.heads);
+    row_dots<T, Out>(part_of(a.joint.dout, joint, s.heads), part_of(a.joint.out, joint, s.heads), joint_dlse,
+                     joint_delta);
+
+    own = views(m.own, s.own.kv_rows, s.own.kv_heads);
+    clear(own);
+    if (n.joint_kv > 0) clear(views(m.joint, n.joint_kv, s.own.kv_heads));
+    for (std::size_t p = 0; p < 2; ++p) std::fill_n(m.dq[p], dq_view(p).elements(), 0.f);
+
+    const bool saved = this->options().reuse == reuse::saved;
+    if (status st = this->run_rounds(m.in, home, saved, [&](std::ptrdiff_t i) { return round(a, i); }); !st.ok())
+      return st;
+    if (status st = last_gradients_home(); !st.ok()) return st;
+    if (status st = give_queries(a); !st.ok()) return st;
+    if (status st = give_keys(a); !st.ok()) return st;
+    return give_joint_keys(a);
+  }
+
+ private:
+  kv_views views(const kv_arrays<float>& k, index_t rows, index_t heads) const {
+    return {k.k_view(n, rows, heads), k.v_view(n, rows, heads)};
+  }
+  static void clear(const kv_views& v) {
+    std::fill_n(v.first.pointer, v.first.elements(), 0.f);
+    std::fill_n(v.second.pointer, v.second.elements(), 0.f);
+  }
+  rows_view<float> dq_view(std::size_t p) const {
+    return this->dense_rows(m.dq[p], p == 0 ? s.own.q_rows : s.own.joint_q, s.own.heads, n.head_dim);
+  }
+  const ring_round& at(std::ptrdiff_t i) const { return s.rounds.rounds[static_cast<std::size_t>(i)]; }
+  bool direct() const { return this->options().schedule == schedule::direct; }
+
+  status heads_in(const backward_arguments<T, Out, Grad>& a) {
+    const rows_view<T> gq = this->dense_rows(m.in.q, s.own.q_rows, s.own.heads, n.head_dim);
+    const rows_view<T> gdout = this->dense_rows(m.dout, s.own.q_rows, s.own.heads, n.v_dim());
+    const rows_view<T> gk = m.in.kv.k_view(n, s.own.kv_rows, s.own.kv_heads);
+    const rows_view<T> gv = m.in.kv.v_view(n, s.own.kv_rows, s.own.kv_heads);
+    const heads_view<float> glse = dense_heads(m.lse, {n.batch, s.own.heads, s.own.q_rows});
+    const heads_view<float> gdelta = dense_heads(m.delta, {n.batch, s.own.heads, s.own.q_rows});
+    const bool again = this->options().reuse == reuse::resend;
+    const auto each = [&](auto&& queries, auto&& keys) {
+      if (again) {
+        queries(array_of(a.q), array_of(gq));
+        keys(array_of(a.k), array_of(gk));
+        keys(array_of(a.v), array_of(gv));
+      }
+      queries(array_of(a.dout), array_of(gdout));
+      queries(array_of(a.lse), array_of(glse));
+      queries(array_of(delta), array_of(gdelta));
+    };
+    const status st = this->carry(
+        {"heads in", 0},
+        [&](auto& g) {
+          each([&](const row_array& from, const row_array& to) { post_copy(g, this->group, s.q_in, from, to); },
+               [&](const row_array& from, const row_array& to) { post_copy(g, this->group, s.kv_in, from, to); });
+        },
+        [&] {
+          each([&](const row_array& from, const row_array& to) { copy_own(s.q_in, from, to); },
+               [&](const row_array& from, const row_array& to) { copy_own(s.kv_in, from, to); });
+        });
+    q = gq;
+    dout = gdout;
+    home.k = gk;
+    home.v = gv;
+    lse = glse;
+    delta = gdelta;
+    return st;
+  }
+
+  /// One round: gradients of its keys are computed here and sent on their way home.
+  status round(const backward_arguments<T, Out, Grad>& a, std::ptrdiff_t i) {
+    if (i < 0) {
+      compute(a, i, own, views(m.joint, n.joint_kv, s.own.kv_heads));
+      return {};
+    }
+    const ring_round& r = at(i);
+    const kv_views grads = views(m.round[direct() && m.round[1].k ? i % 2 : 0], r.rows(), s.own.kv_heads);
+    if (r.rows() > 0) {
+      clear(grads);
+      compute(a, i, grads, {});
+    }
+    return direct() ? send_home(i, grads) : pass_sums(i, grads);
+  }
+
+  void compute(const backward_arguments<T, Out, Grad>& a, std::ptrdiff_t i, const kv_views& grads,
+               const kv_views& joint) {
+    for (std::size_t p = 0; p < 2; ++p) {
+      auto keys = this->segments(m.in, home, p, i);
+      keys.list[0].dk = grads.first;
+      keys.list[0].dv = grads.second;
+      keys.list[1].dk = joint.first;
+      keys.list[1].dv = joint.second;
+      backward_call<T> call;
+      call.q = p == 0 ? q : part_of(a.joint.q, s.joint_q, s.heads);
+      call.dout = p == 0 ? dout : part_of(a.joint.dout, s.joint_q, s.heads);
+      call.queries = plan.tables_.queries[p];
+      call.segments = keys.span();
+      call.heads = this->heads();
+      call.scale = plan.scale_;
+      call.lse = p == 0 ? lse : heads_view<const float>(part_of(a.joint.lse, s.joint_q, s.heads));
+      call.delta = p == 0 ? delta : joint_delta;
+      call.dq = dq_view(p);
+      call.workspace = m.workspace;
+      if (call.q.elements() > 0) this->with_mask([&](const auto& mask) { plan.kernel_.backward(call, mask); });
+    }
+  }
+
+  /// direct: the round's gradients go straight to the owner, mine come back, and are added one round later.
+  status send_home(std::ptrdiff_t i, const kv_views& grads) {
+    if (status st = add_returned(i - 1); !st.ok()) return st;
+    const ring_round& r = at(i);
+    if (r.idle()) return {};
+    return this->launch(base::gradients_group, {"dK/dV", i + 1}, [&](auto& g) {
+      post_add(g, this->ring, r.kv, array_of(grads.first), m.staging.k);
+      post_add(g, this->ring, r.kv, array_of(grads.second), m.staging.v);
+    });
+  }
+  status add_returned(std::ptrdiff_t i) {
+    if (i < 0 || at(i).idle()) return {};
+    if (status st = this->wait(base::gradients_group); !st.ok()) return st;
+    add_staged(at(i).kv);
+    return {};
+  }
+  void add_staged(const route& way) {
+    add_up<float, float>(s.ring, way, array_of(own.first), array_of(own.first), m.staging.k);
+    add_up<float, float>(s.ring, way, array_of(own.second), array_of(own.second), m.staging.v);
+  }
+
+  /// pass_along: sums of this source's gradients come from the neighbour, this round's join them.
+  status pass_sums(std::ptrdiff_t i, const kv_views& grads) {
+    const ring_round& r = at(i);
+    const kv_views sums = summed(i);
+    clear(sums);
+    if (i > 0 && !(r.sums.incoming().empty() && r.sums.outgoing().empty())) {
+      const kv_views before = summed(i - 1);
+      if (status st = this->launch(base::gradients_group, {"dK/dV sums", i + 1},
+                                   [&](auto& g) {
+                                     post_copy(g, this->ring, r.sums, array_of(before.first), array_of(sums.first));
+                                     post_copy(g, this->ring, r.sums, array_of(before.second), array_of(sums.second));
+                                   });
+          !st.ok())
+        return st;
+      if (status st = this->wait(base::gradients_group); !st.ok()) return st;
+    }
+    add_up<float, float>(0, r.own_sums, array_of(sums.first), array_of(grads.first), nullptr);
+    add_up<float, float>(0, r.own_sums, array_of(sums.second), array_of(grads.second), nullptr);
+    return {};
+  }
+  kv_views summed(std::ptrdiff_t i) const { return views(m.summed[i % 2], count_of(at(i).summed), s.own.kv_heads); }
+
+  status last_gradients_home() {
+    const auto last = static_cast<std::ptrdiff_t>(s.rounds.rounds.size()) - 1;
+    if (last < 0) return {};
+    if (direct()) return add_returned(last);
+    const route& way = s.rounds.home_sums;
+    if (way.incoming().empty() && way.outgoing().empty()) return {};
+    const kv_views sums = summed(last);
+    const index_t rows = way.incoming().empty() ? 0 : way.incoming().front().rows();
+    const kv_views back = views(m.staging, rows, s.own.kv_heads);
+    if (status st = this->launch(base::gradients_group, {"dK/dV home", last + 2},
+                                 [&](auto& g) {
+                                   post_copy(g, this->ring, way, array_of(sums.first), array_of(back.first));
+                                   post_copy(g, this->ring, way, array_of(sums.second), array_of(back.second));
+                                 });
+        !st.ok())
+      return st;
+    if (status st = this->wait(base::gradients_group); !st.ok()) return st;
+    add_up<float, float>(0, s.rounds.own_home_sums, array_of(own.first), array_of(back.first), nullptr);
+    add_up<float, float>(0, s.rounds.own_home_sums, array_of(own.second), array_of(back.second), nullptr);
+    return {};
+  }
+
+  /// dq: finished here; back to the rows' owners, joint ones to everybody.
+  status give_queries(const backward_arguments<T, Out, Grad>& a) {
+    const write how = this->options().gradients;
+    if (!this->grouped()) {
+      store(a.dq, dq_view(0), how);
+    } else {
+      const rows_view<Grad> wire = this->dense_rows(m.dq_wire, s.own.q_rows, s.own.heads, n.head_dim);
+      const rows_view<Grad> to =
+          how == write::assign ? a.dq : this->dense_rows(m.dq_home, plan.q_rows_, n.heads, n.head_dim);
+      store(wire, dq_view(0), write::assign);
+      if (status st = this->carry(
+              {"dQ heads out", 0}, [&](auto& g) { post_inverse(g, this->group, s.q_in, array_of(to), array_of(wire)); },
+              [&] { copy_own_back(s.q_in, array_of(to), array_of(wire)); });
+          !st.ok())
+        return st;
+      if (how == write::add) store(a.dq, to, how);
+    }
+    if (n.joint_q == 0) return {};
+    const rows_view<Grad> all = this->dense_rows(m.dq_joint, n.joint_q, n.heads, n.head_dim);
+    store(part_of(all, s.joint_q, s.heads), dq_view(1), write::assign);
+    if (plan.team_.size() > 1)
+      if (status st = this->carry(
+              {"joint dQ", 0}, [&](auto& g) { post_copy(g, plan.team_, s.joint_out, array_of(all), array_of(all)); },
+              [] {});
+          !st.ok())
+        return st;
+    store(a.joint.dq, all, how);
+    return {};
+  }
+
+  /// dk, dv of my group's keys: every member's share of every head is summed by the row's owner.
+  status give_keys(const backward_arguments<T, Out, Grad>& a) {
+    kv_views sums = own;
+    if (this->grouped()) {
+      if (status st = this->carry(
+              {"dK/dV heads out", 0},
+              [&](auto& g) {
+                post_add(g, this->group, s.kv_in, array_of(own.first), m.own_returns.k);
+                post_add(g, this->group, s.kv_in, array_of(own.second), m.own_returns.v);
+              },
+              [] {});
+          !st.ok())
+        return st;
+      sums = views(m.home, plan.kv_rows_, n.kv_heads);
+      clear(sums);
+      add_up<float, float>(s.group, s.kv_in, array_of(sums.first), array_of(own.first), m.own_returns.k);
+      add_up<float, float>(s.group, s.kv_in, array_of(sums.second), array_of(own.second), m.own_returns.v);
+    }
+    store(a.dk, sums.first, this->options().gradients);
+    store(a.dv, sums.second, this->options().gradients);
+    return {};
+  }
+
+  /// dk, dv of the joint keys: my share only, or summed by the slices' owners and given to everybody.
+  status give_joint_keys(const backward_arguments<T, Out, Grad>& a) {
+    if (n.joint_kv == 0) return {};
+    const write how = this->options().gradients;
+    const kv_views share = views(m.joint, n.joint_kv, s.own.kv_heads);
+    if (this->options().joint_gradient == joint_gradient::partial) {
+      const interval rows{0, n.joint_kv};
+      if (how == write::assign)
+        for (const rows_view<Grad>& d : {a.joint.dk, a.joint.dv})
+          for (index_t b = 0; b < n.batch; ++b)
+            for (index_t t = 0; t < n.joint_kv; ++t)
+              for (index_t h = 0; h < n.kv_heads; ++h) std::fill_n(d.row(b, t, h), d.dim(), Grad(0.f));
+      store(part_of(a.joint.dk, rows, s.kv_heads), share.first, how);
+      store(part_of(a.joint.dv, rows, s.kv_heads), share.second, how);
+      return {};
+    }
+    const kv_views sums = views(m.joint_sums, n.joint_kv, n.kv_heads);
+    clear(sums);
+    if (status st = this->carry(
+            {"joint dK/dV", 0},
+            [&](auto& g) {
+              post_add(g, plan.team_, s.joint_sums, array_of(share.first), m.joint_returns.k);
+              post_add(g, plan.team_, s.joint_sums, array_of(share.second), m.joint_returns.v);
+            },
+            [] {});
+        !st.ok())
+      return st;
+    const int me = plan.team_.index();
+    add_up<float, float>(me, s.joint_sums, array_of(sums.first), array_of(share.first), m.joint_returns.k);
+    add_up<float, float>(me, s.joint_sums, array_of(sums.second), array_of(share.second), m.joint_returns.v);
+    if (status st = this->carry(
+            {"joint dK/dV", 1},
+            [&](auto& g) {
+              post_copy(g, plan.team_, s.joint_gather, array_of(sums.first), array_of(sums.first));
+              post_copy(g, plan.team_, s.joint_gather, array_of(sums.second), array_of(sums.second));
+            },
+            [] {});
+        !st.ok())
+      return st;
+    store(a.joint.dk, sums.first, how);
+    store(a.joint.dv, sums.second, how);
+    return {};
+  }
+
+ public:
+  arrays m{};
+  typename base::home_keys home{};
+  rows_view<const T> q{}, dout{};
+  heads_view<const float> lse{};
+  heads_view<float> delta{}, joint_delta{};
+  kv_views own{};
+};
+
+}  // namespace detail
+}  // namespace v0_1
+}  // namespace seqpar

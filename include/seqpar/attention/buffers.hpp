@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Every array that a run works in, walked in one order to count its bytes and to bind it.
+#pragma once
+
+#include <seqpar/attention/setup.hpp>
+#include <seqpar/kernel/concept.hpp>
+#include <seqpar/memory.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+namespace detail {
+
+/// Where each kind of memory is being walked.
+struct carvers {
+  carver scratch, exchange, saved;
+};
+
+/// Keys and values that lie together: [batch][rows][heads][dim] each.
+template <class T>
+struct kv_arrays {
+  T *k = nullptr, *v = nullptr;
+  static kv_arrays take(carver& c, index_t rows_and_heads, const attention_shape& n) {
+    kv_arrays a;
+    a.k = c.take<T>(n.batch * rows_and_heads * n.head_dim);
+    a.v = c.take<T>(n.batch * rows_and_heads * n.v_dim());
+    return a;
+  }
+  rows_view<T> k_view(const attention_shape& n, index_t rows, index_t heads) const {
+    return dense_view(k, {n.batch, rows, heads, n.head_dim});
+  }
+  rows_view<T> v_view(const attention_shape& n, index_t rows, index_t heads) const {
+    return dense_view(v, {n.batch, rows, heads, n.v_dim()});
+  }
+};
+
+/// What the sequence stage works on, in both passes: the gathered q, k, v and the keys of each round. With
+/// reuse::saved they live in memory.saved and every round keeps its own; else two slots take turns.
+template <class T>
+struct exchanged_arrays {
+  T* q = nullptr;
+  kv_arrays<T> kv, slots;
+  index_t slot_count = 0, slot_rows = 0;
+
+  static exchanged_arrays take(carvers& c, const attention_setup& s, const attention_options& o) {
+    const member_sizes& n = s.largest;
+    carver& home = o.reuse == reuse::saved ? c.saved : c.exchange;
+    exchanged_arrays a;
+    if (s.group_size > 1) {
+      a.q = home.template take<T>(s.shape.batch * n.q_rows * n.heads * s.shape.head_dim);
+      a.kv = kv_arrays<T>::take(home, n.kv_rows * n.kv_heads, s.shape);
+    }
+    const index_t rounds = s.ring_size - 1;
+    a.slot_count = o.reuse == reuse::saved ? rounds : std::min<index_t>(rounds, 2);
+    a.slot_rows = n.round_rows * n.kv_heads;
+    a.slots = kv_arrays<T>::take(home, a.slot_count * a.slot_rows, s.shape);
+    return a;
+  }
+  /// Where the keys of round `i` (from 0) lie.
+  kv_arrays<T> round(const attention_shape& n, std::size_t i) const {
+    const index_t first = static_cast<index_t>(i) % slot_count * slot_rows * n.batch;
+    return {slots.k + first * n.head_dim, slots.v + first * n.v_dim()};
+  }
+};
+
+template <class T, class Out>
+struct forward_arrays {
+  exchanged_arrays<T> in;
+  Out* out = nullptr;  ///< gathered results, on their way home
+  float* lse = nullptr;
+  state_view state[2];  ///< of the dealt and of the joint queries
+  void* workspace = nullptr;
+
+  static forward_arrays take(carvers& c, const attention_setup& s, const attention_options& o,
+                             index_t workspace_bytes) {
+    const attention_shape& n = s.shape;
+    forward_arrays a;
+    a.in = exchanged_arrays<T>::take(c, s, o);
+    if (s.group_size > 1) {
+      a.out = c.exchange.template take<Out>(n.batch * s.largest.q_rows * s.largest.heads * n.v_dim());
+      a.lse = c.exchange.template take<float>(n.batch * s.largest.q_rows * s.largest.heads);
+    }
+    if (s.ring_size > 1)
+      for (int p = 0; p < 2; ++p) {
+        const index_t rows = n.batch * (p == 0 ? s.own.q_rows : s.own.joint_q) * s.own.heads;
+        a.state[p].acc = c.scratch.template take<float>(rows * n.v_dim());
+        a.state[p].max = c.scratch.template take<float>(rows);
+        a.state[p].sum = c.scratch.template take<float>(rows);
+      }
+    a.workspace = c.scratch.template take<std::byte>(workspace_bytes);
+    return a;
+  }
+};
+
+template <class T, class Grad>
+struct backward_arrays {
+  exchanged_arrays<T> in;
+  float* delta_home = nullptr;  ///< of this rank's rows, all heads
+  T* dout = nullptr;            ///< gathered, with lse and delta
+  float *lse = nullptr, *delta = nullptr, *delta_joint = nullptr;
+  float* dq[2] = {};  ///< sums over the rounds, dealt and joint
+  Grad *dq_wire = nullptr, *dq_home = nullptr, *dq_joint = nullptr;
+  kv_arrays<float> own, own_returns, home;            ///< gradients of my group's keys; what comes back; of my rows
+  kv_arrays<float> round[2], staging, summed[2];      ///< of a round's keys; see ring_round
+  kv_arrays<float> joint, joint_returns, joint_sums;  ///< of the joint keys: my share; others' shares; complete
+  void* workspace = nullptr;
+
+  static backward_arrays take(carvers& c, const attention_setup& s, const attention_options& o,
+                              index_t workspace_bytes) {
+    const attention_shape& n = s.shape;
+    const member_sizes &most = s.largest, &own = s.own;
+    backward_arrays a;
+    a.in = exchanged_arrays<T>::take(c, s, o);
+    const bool groups = s.group_size > 1;
+    a.delta_home =
+        (groups ? c.exchange : c.scratch).template take<float>(n.batch * (groups ? most.q_home : own.q_home) * n.heads);
+    a.delta_joint = c.scratch.template take<float>(n.batch * own.joint_q * own.heads);
+    a.dq[0] = c.scratch.template take<float>(n.batch * own.q_rows * own.heads * n.head_dim);
+    a.dq[1] = c.scratch.template take<float>(n.batch * own.joint_q * own.heads * n.head_dim);
+    if (groups) {
+      a.dout = c.exchange.template take<T>(n.batch * most.q_rows * most.heads * n.v_dim());
+      a.lse = c.exchange.template take<float>(n.batch * most.q_rows * most.heads);
+      a.delta = c.exchange.template take<float>(n.batch * most.q_rows * most.heads);
+      a.dq_wire = c.exchange.template take<Grad>(n.batch * most.q_rows * most.heads * n.head_dim);
+      if (o.gradients == write::add)
+        a.dq_home = c.exchange.template take<Grad>(n.batch * most.q_home * n.heads * n.head_dim);
+      a.own = kv_arrays<float>::take(c.exchange, most.kv_rows * most.kv_heads, n);
+      a.own_returns = kv_arrays<float>::take(c.exchange, most.kv_returns, n);
+      a.home = kv_arrays<float>::take(c.scratch, own.kv_home * n.kv_heads, n);
+    } else {
+      a.own = kv_arrays<float>::take(c.scratch, own.kv_rows * own.kv_heads, n);
+    }
+    if (s.ring_size > 1) {
+      const bool direct = o.schedule == schedule::direct;
+      const int slots = direct && s.ring_size > 2 ? 2 : 1;
+      for (int i = 0; i < slots; ++i)
+        a.round[i] = kv_arrays<float>::take(direct ? c.exchange : c.scratch, most.round_rows * most.kv_heads, n);
+      a.staging = kv_arrays<float>::take(c.exchange, (direct ? most.sent_rows : most.summed_rows) * most.kv_heads, n);
+      if (!direct)
+        for (auto& slot : a.summed) slot = kv_arrays<float>::take(c.exchange, most.summed_rows * most.kv_heads, n);
+    }
+    if (n.joint_q > 0) a.dq_joint = c.exchange.template take<Grad>(n.batch * n.joint_q * n.heads * n.head_dim);
+    if (n.joint_kv > 0) {
+      a.joint = kv_arrays<float>::take(c.exchange, n.joint_kv * most.kv_heads, n);
+      if (o.joint_gradient == joint_gradient::complete) {
+        a.joint_returns = kv_arrays<float>::take(c.exchange, most.joint_kv_returns, n);
+        a.joint_sums = kv_arrays<float>::take(c.exchange, n.joint_kv * n.kv_heads, n);
+      }
+    }
+    a.workspace = c.scratch.template take<std::byte>(workspace_bytes);
+    return a;
+  }
+};
+
+/// The tables of a setup in table memory, as the kernels read them.
+struct bound_tables {
+  std::array<query_table, 2> queries;
+  std::array<std::vector<key_table>, 2> keys;
+
+  /// Counts when `c` has no memory, else copies; `bound` is filled in either case.
+  static void walk(carver& c, const attention_setup& s, bound_tables& bound) {
+    const auto copy = [&]<class E>(const std::vector<E>& list) {
+      E* p = c.take<E>(static_cast<index_t>(list.size()));
+      if (p) std::copy(list.begin(), list.end(), p);
+      return std::span<const E>(p, p ? list.size() : 0);
+    };
+    for (std::size_t p = 0; p < 2; ++p) {
+      const query_part& part = s.parts[p];
+      bound.queries[p] = {copy(part.rows.tiles), copy(part.rows.lo0), copy(part.rows.hi0),
+                          copy(part.rows.lo1),   copy(part.rows.hi1), copy(part.rows.position)};
+      bound.keys[p].resize(part.keys.size());
+      for (std::size_t i = 0; i < part.keys.size(); ++i)
+        bound.keys[p][i] = {copy(part.keys[i].tiles), copy(part.keys[i].positions), copy(part.keys[i].first_range),
+                            copy(part.keys[i].ranges)};
+    }
+  }
+  /// Table bytes of any setup within a capacity.
+  static index_t most_bytes(const attention_setup& s, const attention_options& o, index_t query_tile,
+                            index_t key_tile) {
+    carver c;
+    const index_t n = s.largest.q_rows;
+    const auto tiles_of = [](index_t rows, index_t tile) { return rows / std::max<index_t>(1, tile / 8) + 4; };
+    const auto queries = [&](index_t rows) {
+      c.take<query_tile_type>(tiles_of(rows, query_tile));
+      for (int i = 0; i < 5; ++i) c.take<std::int32_t>(rows);
+    };
+    const auto keys = [&](index_t rows, index_t query_rows) {
+      const index_t q_tiles = tiles_of(query_rows, query_tile), k_tiles = tiles_of(rows, key_tile);
+      c.take<seqpar::key_tile>(k_tiles);
+      c.take<std::int32_t>(rows);
+      c.take<std::int32_t>(q_tiles + 1);
+      c.take<tile_range>(q_tiles * std::min(k_tiles, o.capacity.ranges_per_tile));
+    };
+    for (const index_t rows : {n, s.largest.joint_q}) {
+      queries(rows);
+      keys(s.largest.kv_rows, rows);
+      keys(s.shape.joint_kv, rows);
+      for (std::size_t i = 0; i < s.rounds.rounds.size(); ++i) keys(s.largest.round_rows, rows);
+    }
+    return c.bytes();
+  }
+  using query_tile_type = seqpar::query_tile;
+};
+
+}  // namespace detail
+}  // namespace v0_1
+}  // namespace seqpar

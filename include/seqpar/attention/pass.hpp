@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What both passes of attention share: views of their part, exchanges, and the walk over the rounds.
+#pragma once
+
+#include <array>
+
+#include <seqpar/attention/buffers.hpp>
+#include <seqpar/exchange/carry.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+namespace detail {
+
+/// The members along one axis through (ring, group): index → rank of the transport.
+template <class Mesh>
+struct axis_view {
+  const Mesh& team;
+  axis along;
+  int ring, group;
+  int rank_of(int i) const {
+    return team.rank_of(along == axis::ring ? team.member_at(i, group) : team.member_at(ring, i));
+  }
+};
+
+/// Rows and heads of a view.
+template <class T>
+rows_view<T> part_of(const rows_view<T>& v, interval rows, interval heads) {
+  rows_view<T> p = v;
+  if (p.pointer) p.pointer += rows.lo * v.stride[1] + heads.lo * v.stride[2];
+  p.shape = {v.shape[0], rows.size(), heads.size(), v.shape[3]};
+  return p;
+}
+template <class T>
+heads_view<T> part_of(const heads_view<T>& v, interval rows, interval heads) {
+  heads_view<T> p = v;
+  if (p.pointer) p.pointer += heads.lo * v.stride[1] + rows.lo * v.stride[2];
+  p.shape = {v.shape[0], heads.size(), rows.size()};
+  return p;
+}
+
+/// State of one run. Nothing here allocates.
+template <class Plan, class Exec>
+struct pass_base {
+  using T = typename Plan::value_type;
+  using Out = typename Plan::out_type;
+  using Grad = typename Plan::grad_type;
+  static constexpr std::size_t keys_group = 0, gradients_group = 1, other_group = 2;
+
+  const Plan& plan;
+  carvers memory;
+  Exec exec;
+
+  const attention_setup& s = plan.setup_;
+  const attention_shape& n = s.shape;
+  axis_view<decltype(plan.team_)> group{plan.team_, axis::all_to_all, s.ring, s.group};
+  axis_view<decltype(plan.team_)> ring{plan.team_, axis::ring, s.ring, s.group};
+  interval q_group{0, s.own.q_rows}, kv_group{0, s.own.kv_rows};
+
+  const attention_options& options() const { return plan.options_; }
+  bool grouped() const { return s.group_size > 1; }
+  const auto& team() const { return plan.team_; }
+
+  rows_view<T> dense_rows(T* p, index_t rows, index_t heads, index_t dim) const {
+    return dense_view(p, {n.batch, rows, heads, dim});
+  }
+  head_map heads() const { return {s.heads.lo, s.kv_heads.lo, n.heads_per_kv()}; }
+
+  /// Posts what `post(group)` adds and launches it.
+  template <class Post>
+  status launch(std::size_t which, message_label label, Post&& post) const {
+    auto& g = plan.groups_[which];
+    g.clear();
+    g.label(label);
+    post(g);
+    return plan.team_.transport().launch(g, exec);
+  }
+  status wait(std::size_t which) const { return plan.team_.transport().wait(plan.groups_[which], exec); }
+  /// An exchange with nothing to hide behind: launch, do this rank's own share, wait.
+  template <class Post, class Own>
+  status carry(message_label label, Post&& post, Own&& own) const {
+    if (status st = launch(other_group, label, post); !st.ok()) return st;
+    own();
+    return wait(other_group);
+  }
+
+  /// The keys and values that this member holds for its group, and the replicated ones: what round 0 attends to.
+  struct home_keys {
+    rows_view<const T> k, v, joint_k, joint_v;
+  };
+
+  template <class Arguments>
+  home_keys joint_of(const Arguments& a) const {
+    const interval rows{0, n.joint_kv};
+    return {{}, {}, part_of(a.joint.k, rows, s.kv_heads), part_of(a.joint.v, rows, s.kv_heads)};
+  }
+
+  /// Launches the messages that bring the keys of round `i` (from 0).
+  status launch_keys(const exchanged_arrays<T>& in, const home_keys& home, std::size_t i) const {
+    const ring_round& r = s.rounds.rounds[i];
+    return launch(keys_group, {"keys", static_cast<index_t>(i) + 1}, [&](auto& g) {
+      const index_t heads = s.kv_heads.size();
+      row_array from_k = array_of(home.k), from_v = array_of(home.v);
+      if (options().schedule == schedule::pass_along && i > 0) {
+        const kv_arrays<T> before = in.round(n, i - 1);
+        const index_t rows = s.rounds.rounds[i - 1].rows();
+        from_k = array_of(before.k_view(n, rows, heads));
+        from_v = array_of(before.v_view(n, rows, heads));
+      }
+      const kv_arrays<T> to = in.round(n, i);
+      post_copy(g, ring, r.kv, from_k, array_of(to.k_view(n, r.rows(), heads)));
+      post_copy(g, ring, r.kv, from_v, array_of(to.v_view(n, r.rows(), heads)));
+    });
+  }
+
+  /// Runs compute(i) for round 0 (i = −1: what is here) and every round that has keys, the next one's already under
+  /// way.
+  template <class Compute>
+  status run_rounds(const exchanged_arrays<T>& in, const home_keys& home, bool keys_are_here, Compute&& compute) const {
+    const auto& rounds = s.rounds.rounds;
+    const auto start = [&](std::size_t i) {
+      return i >= rounds.size() || keys_are_here || rounds[i].idle() ? status{} : launch_keys(in, home, i);
+    };
+    if (status st = start(0); !st.ok()) return st;
+    if (status st = compute(std::ptrdiff_t{-1}); !st.ok()) return st;
+    for (std::size_t i = 0; i < rounds.size(); ++i) {
+      if (!keys_are_here && !rounds[i].idle())
+        if (status st = wait(keys_group); !st.ok()) return st;
+      if (status st = start(i + 1); !st.ok()) return st;
+      if (status st = compute(static_cast<std::ptrdiff_t>(i)); !st.ok()) return st;
+    }
+    return {};
+  }
+
+  /// Key segments of round `i` (−1: own block and joint keys) as query part `p` visits them.
+  struct segment_list {
+    std::array<kv_segment<T>, 2> list;
+    std::size_t count;
+    std::span<const kv_segment<T>> span() const { return {list.data(), count}; }
+  };
+  segment_list segments(const exchanged_arrays<T>& in, const home_keys& home, std::size_t p, std::ptrdiff_t i) const {
+    const auto& keys = plan.tables_.keys[p];
+    if (i < 0)
+      return {{{{home.k, home.v, keys[0], {}, {}}, {home.joint_k, home.joint_v, keys[1], {}, {}}}},
+              n.joint_kv > 0 ? 2u : 1u};
+    const kv_arrays<T> r = in.round(n, static_cast<std::size_t>(i));
+    const index_t rows = s.rounds.rounds[static_cast<std::size_t>(i)].rows();
+    return {{{{r.k_view(n, rows, s.kv_heads.size()),
+               r.v_view(n, rows, s.kv_heads.size()),
+               keys[static_cast<std::size_t>(i) + 2],
+               {},
+               {}},
+              {}}},
+            1u};
+  }
+
+  /// Calls f(mask) with the form of the mask that this plan's kernels use.
+  template <class F>
+  void with_mask(F&& f) const {
+    using mask_type = std::remove_cvref_t<decltype(*plan.mask_)>;
+    if constexpr (interval_mask<mask_type>) {
+      f(by_intervals{});
+    } else if constexpr (may_have_intervals<mask_type>) {
+      if (s.intervals)
+        f(by_intervals{});
+      else
+        f(*plan.mask_);
+    } else {
+      f(*plan.mask_);
+    }
+  }
+};
+
+}  // namespace detail
+}  // namespace v0_1
+}  // namespace seqpar

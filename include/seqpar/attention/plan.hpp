@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Attention over a sequence dealt to many ranks: plan, prepare, run.
+#pragma once
+
+#include <cmath>
+#include <deque>
+#include <utility>
+
+#include <seqpar/attention/arguments.hpp>
+#include <seqpar/attention/backward.hpp>
+#include <seqpar/attention/buffers.hpp>
+#include <seqpar/attention/forward.hpp>
+#include <seqpar/detail/plan_checks.hpp>
+#include <seqpar/kernel/host_fast.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+namespace detail {
+template <class T>
+constexpr index_t type_code() {
+  return std::same_as<T, float> ? 1 : std::same_as<T, float16> ? 2 : 3;
+}
+
+/// Lets a plan own copies of the tables that a mask views.
+class table_keeper {
+ public:
+  std::span<const index_t> operator()(std::span<const index_t> table) {
+    return kept_.emplace_back(table.begin(), table.end());
+  }
+
+ private:
+  std::deque<std::vector<index_t>> kept_;  // elements stay where they are when the keeper moves
+};
+
+template <class Mask>
+using planned_mask =
+    decltype(rebound(bound(std::declval<const Mask&>(), index_t{}, index_t{}), std::declval<table_keeper&>()));
+}  // namespace detail
+
+/// One rank's part of exact attention, forward and backward:
+///
+///   out = softmax(scale·q·kᵀ | mask)·v,   lse = log Σ exp(scale·q·kᵀ)   over all keys of all ranks,
+///
+/// with q, k, v dealt by layouts over a mesh. Heads are exchanged along the all-to-all axis, keys and values move along
+/// the ring axis, only those that the mask lets the receiver's queries see.
+///
+/// Made by plan_attention. A movable value; runs are const. Two runs at once need two plans over two transports.
+/// Memory: memory() tells the exact bytes by kind. Runs allocate nothing and decide nothing.
+/// Determinism: bitwise from run to run and between transports, for the same mesh, kernel and binary.
+/// Fails: prepare throws (all ranks alike) when ranks disagree; runs return a local status before anything is posted
+/// and tell their peers, which then return peer_failed. Source: Ring Attention, DeepSpeed-Ulysses, USP, LoongTrain; one
+/// algorithm for all of them.
+template <element T, attention_mask Mask, transport Transport, block_kernel Kernel = host_fast, element Out = T,
+          element Grad = T>
+class attention_plan {
+ public:
+  using forward_type = forward_arguments<T, Out>;
+  using backward_type = backward_arguments<T, Out, Grad>;
+
+  /// Exact bytes by kind.
+  const memory_sizes& memory() const { return sizes_; }
+  const attention_shape& shape() const { return setup_.shape; }
+  index_t q_rows() const { return q_rows_; }    ///< rows of q, out, lse, dq on this rank
+  index_t kv_rows() const { return kv_rows_; }  ///< rows of k, v, dk, dv on this rank
+  /// How this member's work was laid out: routes, rounds, tables.
+  const detail::attention_setup& setup() const { return setup_; }
+
+  /// Collective: compares what the ranks gave, writes the tables, reserves what runs post. Throws error.
+  template <class Exec>
+  void prepare(const seqpar::memory& given, Exec exec) {
+    if (status s = check_memory(given, sizes_); !s.ok()) raise(error(s));
+    if (options_.check == agreement::checked)
+      if (failure f = detail::agree(team_, said_, exec)) raise(*f);
+    bind(given);
+  }
+
+  /// Other layouts and mask of the planned types' families, within options.capacity: new tables in the same memory.
+  /// Local; every rank must do the same between two runs.
+  template <sequence_layout QLayout, sequence_layout KvLayout>
+  void update(const QLayout& q, const KvLayout& kv, const Mask& mask, const seqpar::memory& given) {
+    if (failure f = try_update(q, kv, mask, given)) raise(*f);
+  }
+  template <sequence_layout Layout>
+  void update(const Layout& layout, const Mask& mask, const seqpar::memory& given) {
+    update(layout, layout, mask, given);
+  }
+  template <sequence_layout QLayout, sequence_layout KvLayout>
+  failure try_update(const QLayout& q, const KvLayout& kv, const Mask& mask, const seqpar::memory& given) {
+    if (status s = check_memory(given, sizes_); !s.ok()) return error(s);
+    const index_t cap = options_.capacity.tokens_per_rank;
+    for (int m = 0; cap > 0 && m < team_.size(); ++m)
+      if (q.count_of(m) > cap || kv.count_of(m) > cap)
+        return detail::invalid("attention_plan::update", "a rank would hold more than capacity.tokens_per_rank (" +
+                                                             std::to_string(cap) + "); plan with a larger capacity");
+    attention_plan next(team_, setup_.shape, options_, kernel_);
+    if (failure f = next.build(q, kv, mask)) return f;
+    if (const memory_sizes& n = next.sizes_; n.tables > sizes_.tables || n.scratch > sizes_.scratch ||
+                                             n.exchange > sizes_.exchange || n.saved > sizes_.saved)
+      return detail::invalid("attention_plan::update",
+                             "needs more memory than was planned for; plan with a larger capacity");
+    next.sizes_ = sizes_;
+    *this = std::move(next);
+    bind(given);
+    return {};
+  }
+
+  /// out and lse of this rank's queries. Exec: where it runs.
+  template <class Exec>
+  status forward(const forward_type& a, const seqpar::memory& given, Exec exec) const noexcept {
+    detail::buffer_checks buffers;
+    const auto [n, q, kv] = extents();
+    check_inputs(buffers, a);
+    buffers.output(a.out, {n.batch, q, n.heads, n.v_dim()});
+    buffers.output(a.lse, {n.batch, n.heads, q});
+    buffers.output(a.joint.out, {n.batch, n.joint_q, n.heads, n.v_dim()});
+    buffers.output(a.joint.lse, {n.batch, n.heads, n.joint_q});
+    if (status s = ready(given, buffers); !s.ok()) return fail(s);
+    detail::forward_pass<attention_plan, Exec> pass{*this, carvers(given), exec};
+    return pass.run(a);
+  }
+
+  /// dq, dk, dv of this rank's rows, from out and lse of forward and the gradients dout, dlse.
+  template <class Exec>
+  status backward(const backward_type& a, const seqpar::memory& given, Exec exec) const noexcept {
+    if (options_.passes == forward_only)
+      return fail({errc::not_prepared, "attention: planned for the forward pass only; plan with forward_backward"});
+    detail::buffer_checks buffers;
+    const auto [n, q, kv] = extents();
+    check_inputs(buffers, a);
+    buffers.input(a.out, {n.batch, q, n.heads, n.v_dim()});
+    buffers.input(a.dout, {n.batch, q, n.heads, n.v_dim()});
+    buffers.input(a.lse, {n.batch, n.heads, q});
+    buffers.input(a.joint.out, {n.batch, n.joint_q, n.heads, n.v_dim()});
+    buffers.input(a.joint.dout, {n.batch, n.joint_q, n.heads, n.v_dim()});
+    buffers.input(a.joint.lse, {n.batch, n.heads, n.joint_q});
+    if (a.dlse.pointer) buffers.input(a.dlse, {n.batch, n.heads, q});
+    if (a.joint.dlse.pointer) buffers.input(a.joint.dlse, {n.batch, n.heads, n.joint_q});
+    buffers.output(a.dq, {n.batch, q, n.heads, n.head_dim});
+    buffers.output(a.dk, {n.batch, kv, n.kv_heads, n.head_dim});
+    buffers.output(a.dv, {n.batch, kv, n.kv_heads, n.v_dim()});
+    buffers.output(a.joint.dq, {n.batch, n.joint_q, n.heads, n.head_dim});
+    buffers.output(a.joint.dk, {n.batch, n.joint_kv, n.kv_heads, n.head_dim});
+    buffers.output(a.joint.dv, {n.batch, n.joint_kv, n.kv_heads, n.v_dim()});
+    if (status s = ready(given, buffers); !s.ok()) return fail(s);
+    detail::backward_pass<attention_plan, Exec> pass{*this, carvers(given), exec};
+    return pass.run(a);
+  }
+
+  /// Used by try_plan_attention.
+  attention_plan(mesh<Transport> team, const attention_shape& shape, const attention_options& options, Kernel kernel)
+      : team_(std::move(team)), options_(options), kernel_(kernel), groups_{group(), group(), group()} {
+    setup_.shape = shape;
+  }
+  template <sequence_layout QLayout, sequence_layout KvLayout>
+  failure build(const QLayout& q, const KvLayout& kv, const Mask& mask) {
+    const char* where = "plan_attention";
+    const attention_shape n = setup_.shape;
+    if (failure f = detail::check_shape(where, n)) return f;
+    if (failure f = detail::check_layout(where, "the layout", q, team_.size())) return f;
+    if (failure f = detail::check_layout(where, "the layout of the keys", kv, team_.size())) return f;
+    if (const char* what = problem_of(mask)) return detail::invalid(where, std::string("the mask: ") + what);
+    if (options_.capacity.tokens_per_rank < 0 || options_.capacity.ranges_per_tile < 1)
+      return detail::invalid(where, "capacity must not be negative, ranges_per_tile at least 1");
+    const index_t q_tokens = q.token_count() + n.joint_q, k_tokens = kv.token_count() + n.joint_kv;
+    if (std::max(q_tokens, k_tokens) > std::numeric_limits<std::int32_t>::max())
+      return detail::invalid(where, "more than 2^31 - 1 tokens (" + std::to_string(std::max(q_tokens, k_tokens)) +
+                                        ") do not fit the kernels' tables; split the sequence");
+    for (int m = 0; options_.capacity.tokens_per_rank > 0 && m < team_.size(); ++m)
+      if (std::max<index_t>(q.count_of(m), kv.count_of(m)) > options_.capacity.tokens_per_rank)
+        return detail::invalid(where, "a rank holds more than capacity.tokens_per_rank; give a larger capacity");
+
+    mask_.emplace(rebound(bound(mask, q_tokens, k_tokens), keeper_));
+    q_rows_ = q.count_of(team_.index());
+    kv_rows_ = kv.count_of(team_.index());
+    scale_ = options_.scale.value_or(1.f / std::sqrt(static_cast<float>(index_t{n.head_dim})));
+    setup_ = detail::setup_builder(team_, q, kv, *mask_, n, options_, index_t{Kernel::query_tile_rows},
+                                   index_t{Kernel::key_tile_rows})
+                 .build();
+    measure();
+    state(q, kv, q_tokens, k_tokens);
+    return {};
+  }
+
+ private:
+  template <class Plan, class Exec>
+  friend struct detail::pass_base;
+  template <class Plan, class Exec>
+  friend struct detail::forward_pass;
+  template <class Plan, class Exec>
+  friend struct detail::backward_pass;
+  using group_type = typename Transport::group_type;
+  using value_type = T;
+  using out_type = Out;
+  using grad_type = Grad;
+
+  group_type group() const { return team_.transport().group(); }
+
+  struct extents_type {
+    const attention_shape& n;
+    index_t q, kv;
+  };
+  extents_type extents() const { return {setup_.shape, q_rows_, kv_rows_}; }
+
+  template <class Arguments>
+  void check_inputs(detail::buffer_checks& buffers, const Arguments& a) const {
+    const auto [n, q, kv] = extents();
+    buffers.input(a.q, {n.batch, q, n.heads, n.head_dim});
+    buffers.input(a.k, {n.batch, kv, n.kv_heads, n.head_dim});
+    buffers.input(a.v, {n.batch, kv, n.kv_heads, n.v_dim()});
+    buffers.input(a.joint.q, {n.batch, n.joint_q, n.heads, n.head_dim});
+    buffers.input(a.joint.k, {n.batch, n.joint_kv, n.kv_heads, n.head_dim});
+    buffers.input(a.joint.v, {n.batch, n.joint_kv, n.kv_heads, n.v_dim()});
+  }
+  status ready(const seqpar::memory& given, detail::buffer_checks& buffers) const {
+    if (!prepared_) return {errc::not_prepared, "attention: call prepare first"};
+    if (status s = check_memory(given, sizes_); !s.ok()) return s;
+    if (given.tables.pointer != tables_at_ && sizes_.tables > 0)
+      return {errc::not_prepared, "attention: memory.tables is not the one that prepare wrote"};
+    for (const auto& [r, bytes] : {std::pair{given.tables, sizes_.tables}, std::pair{given.scratch, sizes_.scratch},
+                                   std::pair{given.exchange, sizes_.exchange}, std::pair{given.saved, sizes_.saved}})
+      buffers.memory(r, bytes);
+    return buffers.outcome();
+  }
+  status fail(status s) const {
+    team_.transport().abort(s);
+    return s;
+  }
+  static detail::carvers carvers(const seqpar::memory& m) {
+    return {carver(m.scratch), carver(m.exchange), carver(m.saved)};
+  }
+
+  index_t workspace_bytes() const { return Kernel::workspace_bytes(setup_.shape.head_dim, setup_.shape.v_dim()); }
+
+  void measure() {
+    carver tables;
+    detail::bound_tables::walk(tables, setup_, tables_);
+    const bool roomy = options_.capacity.tokens_per_rank > 0;
+    index_t table_bytes = tables.bytes();
+    if (roomy)
+      table_bytes = std::max(table_bytes, detail::bound_tables::most_bytes(setup_, options_, Kernel::query_tile_rows,
+                                                                           Kernel::key_tile_rows));
+    detail::carvers f, b;
+    detail::forward_arrays<T, Out>::take(f, setup_, options_, workspace_bytes());
+    if (options_.passes == forward_backward)
+      detail::backward_arrays<T, Grad>::take(b, setup_, options_, workspace_bytes());
+    sizes_ = {table_bytes, std::max(f.scratch.bytes(), b.scratch.bytes()),
+              std::max(f.exchange.bytes(), b.exchange.bytes()), std::max(f.saved.bytes(), b.saved.bytes())};
+  }
+
+  template <class Q, class Kv>
+  void state(const Q& q, const Kv& kv, index_t q_tokens, index_t k_tokens) {
+    const attention_shape& n = setup_.shape;
+    detail::statement said("plan_attention");
+    said.add("batch", n.batch);
+    said.add("heads", n.heads);
+    said.add("kv_heads", n.kv_heads);
+    said.add("head_dim", n.head_dim);
+    said.add("value_dim", n.v_dim());
+    said.add("joint tokens", n.joint_q * 1000003 + n.joint_kv * 2 + static_cast<index_t>(n.joint));
+    said.add("the element types",
+             detail::type_code<T>() * 100 + detail::type_code<Out>() * 10 + detail::type_code<Grad>());
+    said.add("the scale (bits)", std::bit_cast<std::int32_t>(scale_));
+    said.add("the schedule", static_cast<index_t>(options_.schedule));
+    said.add("passes", static_cast<index_t>(options_.passes));
+    said.add("reuse", static_cast<index_t>(options_.reuse));
+    said.add("joint_gradient", static_cast<index_t>(options_.joint_gradient));
+    said.add("capacity", options_.capacity.tokens_per_rank);
+    said.add("the mesh's ring size", team_.ring_size());
+    said.add("the mesh's placement", static_cast<index_t>(team_.shape().inside));
+    std::uint64_t h = 5;
+    for (int r : team_.ranks()) h = detail::statement::mix(h, r);
+    said.add("the mesh's ranks", static_cast<index_t>(h >> 1));
+    said.add("tokens", q_tokens);
+    said.add("key tokens", k_tokens);
+    said.add("the layout", detail::statement::hash_of_layout(q));
+    said.add("the layout of the keys", detail::statement::hash_of_layout(kv));
+    said.add("the mask", detail::statement::hash_of_mask(*mask_, q_tokens, k_tokens));
+    said_ = std::move(said);
+  }
+
+  /// Writes the tables and reserves room in the groups for the most messages that one launch posts.
+  void bind(const seqpar::memory& given) {
+    carver c(given.tables);
+    detail::bound_tables::walk(c, setup_, tables_);
+    tables_at_ = given.tables.pointer;
+    const detail::attention_setup& s = setup_;
+    const auto blocks = [](const route& r) {
+      return std::max(detail::block_count(r.outgoing()), detail::block_count(r.incoming()));
+    };
+    index_t most = blocks(s.q_in) * 4 + blocks(s.kv_in) * 2 + blocks(s.joint_out) * 2 + blocks(s.joint_sums) * 2 +
+                   blocks(s.joint_gather) * 2;
+    for (const detail::ring_round& r : s.rounds.rounds) most = std::max({most, 2 * blocks(r.kv), 2 * blocks(r.sums)});
+    most = std::max(most, 2 * blocks(s.rounds.home_sums)) * std::max<index_t>(1, s.shape.batch);
+    for (group_type& g : groups_) g.reserve(most, most);
+    prepared_ = true;
+  }
+
+  mesh<Transport> team_;
+  attention_options options_;
+  Kernel kernel_;
+  detail::table_keeper keeper_;
+  std::optional<detail::planned_mask<Mask>> mask_;
+  detail::attention_setup setup_;
+  detail::bound_tables tables_;
+  detail::statement said_{"plan_attention"};
+  memory_sizes sizes_;
+  index_t q_rows_ = 0, kv_rows_ = 0;
+  float scale_ = 1;
+  bool prepared_ = false;
+  void* tables_at_ = nullptr;
+  mutable std::array<group_type, 3> groups_;  ///< keys of a round, gradients of a round, everything else
+};
+
+/// Plans attention of queries dealt by `q_layout` to keys dealt by `kv_layout`. Never communicates; prepare does.
+/// T: elements of q, k, v, dout; Out of out; Grad of dq, dk, dv.
+template <element T, element Out = T, element Grad = T, transport Transport, sequence_layout QLayout,
+          sequence_layout KvLayout, attention_mask Mask, block_kernel Kernel = host_fast>
+result<attention_plan<T, Mask, Transport, Kernel, Out, Grad>> try_plan_attention(
+    const mesh<Transport>& team, const QLayout& q_layout, const KvLayout& kv_layout, const Mask& mask,
+    const attention_shape& shape, const attention_options& options = {}, Kernel kernel = {}) {
+  attention_plan<T, Mask, Transport, Kernel, Out, Grad> plan(team, shape, options, kernel);
+  if (failure f = plan.build(q_layout, kv_layout, mask)) return *f;
+  return plan;
+}
+
+/// The same, raising the error.
+template <element T, element Out = T, element Grad = T, transport Transport, sequence_layout QLayout,
+          sequence_layout KvLayout, attention_mask Mask, block_kernel Kernel = host_fast>
+auto plan_attention(const mesh<Transport>& team, const QLayout& q_layout, const KvLayout& kv_layout, const Mask& mask,
+                    const attention_shape& shape, const attention_options& options = {}, Kernel kernel = {}) {
+  return try_plan_attention<T, Out, Grad>(team, q_layout, kv_layout, mask, shape, options, kernel).value();
+}
+
+/// Self attention: one layout for queries and keys.
+template <element T, element Out = T, element Grad = T, transport Transport, sequence_layout Layout,
+          attention_mask Mask, block_kernel Kernel = host_fast>
+auto plan_attention(const mesh<Transport>& team, const Layout& layout, const Mask& mask, const attention_shape& shape,
+                    const attention_options& options = {}, Kernel kernel = {}) {
+  return try_plan_attention<T, Out, Grad>(team, layout, layout, mask, shape, options, kernel).value();
+}
+template <element T, element Out = T, element Grad = T, transport Transport, sequence_layout Layout,
+          attention_mask Mask, block_kernel Kernel = host_fast>
+auto try_plan_attention(const mesh<Transport>& team, const Layout& layout, const Mask& mask,
+                        const attention_shape& shape, const attention_options& options = {}, Kernel kernel = {}) {
+  return try_plan_attention<T, Out, Grad>(team, layout, layout, mask, shape, options, kernel);
+}
+
+}  // namespace v0_1
+}  // namespace seqpar

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The sequence stage as rounds: which key/value rows each ring member needs of which other, and when they move.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <seqpar/attention/shape.hpp>
+#include <seqpar/exchange/route.hpp>
+#include <seqpar/mask/concept.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+namespace detail {
+
+/// A set of positions as ascending intervals that do not touch.
+class position_set {
+ public:
+  void add(interval i) {
+    if (i.empty()) return;
+    if (!parts_.empty()) {
+      interval& last = parts_.back();
+      if (i.lo >= last.lo && i.lo <= last.hi) {
+        last.hi = std::max(last.hi, i.hi);
+        return;
+      }
+      sorted_ = sorted_ && i.lo > last.hi;
+    }
+    parts_.push_back(i);
+    if (!sorted_ && parts_.size() >= limit_) {
+      normalise();
+      limit_ = 2 * parts_.size() + 1024;
+    }
+  }
+  void add(const position_set& other) {
+    for (interval i : other.parts_) add(i);
+  }
+  const std::vector<interval>& parts() {
+    if (!sorted_) normalise();
+    return parts_;
+  }
+
+ private:
+  void normalise() {
+    std::sort(parts_.begin(), parts_.end(), [](interval a, interval b) { return a.lo < b.lo; });
+    std::size_t n = 0;
+    for (interval i : parts_) {
+      if (n > 0 && i.lo <= parts_[n - 1].hi)
+        parts_[n - 1].hi = std::max(parts_[n - 1].hi, i.hi);
+      else
+        parts_[n++] = i;
+    }
+    parts_.resize(n);
+    sorted_ = true;
+  }
+  std::vector<interval> parts_;
+  std::size_t limit_ = 1024;
+  bool sorted_ = true;
+};
+
+/// The keys that some of the queries in `runs` may see.
+template <class Mask>
+position_set reach_of(const Mask& mask, const std::vector<run>& runs, index_t k_tokens) {
+  position_set set;
+  const auto add = [&](interval i) { set.add(i); };
+  for (const run& r : runs) {
+    if (r.count == 0) continue;
+    if (r.step == 1)
+      reach(mask, {r.first, r.first + r.count}, k_tokens, add);
+    else if (r.step == -1)
+      reach(mask, {r.at(r.count - 1), r.first + 1}, k_tokens, add);
+    else
+      for (index_t i = 0; i < r.count; ++i) reach(mask, {r.at(i), r.at(i) + 1}, k_tokens, add);
+  }
+  return set;
+}
+
+/// The rows of a block whose positions are in the set, in the block's order.
+inline std::vector<run> rows_in(const std::vector<run>& block, position_set& set) {
+  std::vector<run> rows;
+  const std::vector<interval>& parts = set.parts();
+  for (const run& r : block) {
+    if (r.count == 0) continue;
+    const auto [lo, hi] = std::minmax({r.first, r.at(r.count - 1)});
+    auto p = std::upper_bound(parts.begin(), parts.end(), lo, [](index_t x, interval i) { return x < i.hi; });
+    const std::size_t first = rows.size();
+    for (; p != parts.end() && p->lo <= hi; ++p) {
+      const common_run o = intersect(r, {p->lo, p->size(), 1});
+      if (o.count > 0) rows.push_back({r.at(o.a_first), o.count, o.a_step * r.step});
+    }
+    if (r.step < 0) std::reverse(rows.begin() + static_cast<std::ptrdiff_t>(first), rows.end());
+  }
+  return rows;
+}
+
+inline index_t count_of(const std::vector<run>& runs) {
+  index_t n = 0;
+  for (const run& r : runs) n += r.count;
+  return n;
+}
+
+/// Rows packed one behind the other.
+inline holding packed_rows(const std::vector<run>& runs, interval columns) {
+  holding h{{}, columns};
+  index_t place = 0;
+  for (const run& r : runs) {
+    h.append(r, place);
+    place += r.count;
+  }
+  return h;
+}
+
+/// One round as one ring member sees it. `keys` are the positions of the rows that arrive, in their order.
+/// direct:     keys come from their owner; their gradients go straight back to it (kv, in the sense `add`).
+/// pass_along: keys come from the neighbour that had them in the round before; gradients collected so far for the same
+///             source come with `sums` (positions in `summed`), and `own_sums` says where this round's join them.
+struct ring_round {
+  int source = 0;  ///< ring index of the owner of these keys
+  std::vector<run> keys;
+  route kv;
+  std::vector<run> summed;
+  route sums, own_sums;
+  index_t rows() const { return count_of(keys); }
+  bool idle() const { return kv.incoming().empty() && kv.outgoing().empty(); }
+};
+
+/// All rounds of ring member `me`; peers in the routes are ring indices.
+struct ring_plan {
+  std::vector<ring_round> rounds;  ///< rounds 1 … R−1
+  route home_sums, own_home_sums;  ///< pass_along: the last neighbour brings the gradients of my own keys, packed
+  index_t most_rows = 0, most_sent = 0, most_summed = 0;  ///< over all members and rounds: sizes equal on all ranks
+};
+
+/// `blocks[r]` are the key positions of ring member r in the order they lie there; needs[r] what its queries may see;
+/// columns: the kv heads of each row.
+class ring_planner {
+ public:
+  ring_planner(const std::vector<std::vector<run>>& blocks, std::vector<position_set>& needs, interval columns)
+      : blocks_(blocks), needs_(needs), columns_(columns), size_(static_cast<int>(blocks.size())) {}
+
+  ring_plan direct(int me) {
+    ring_plan plan;
+    for (int r = 0; r < size_; ++r)
+      for (int s = 1; s < size_; ++s) {
+        const index_t n = r == me ? 0 : count_of(wanted(r, wrap(r - s)));
+        plan.most_rows = std::max(plan.most_rows, n);
+      }
+    for (int s = 1; s < size_; ++s) {
+      const int from = wrap(me - s), to = wrap(me + s);
+      ring_round r{.source = from, .keys = wanted(me, from), .kv = {}, .summed = {}, .sums = {}, .own_sums = {}};
+      r.kv = route::step(from, packed(blocks_[at(from)]), packed(r.keys), to, packed(blocks_[at(me)]),
+                         packed(wanted(to, me)));
+      plan.most_rows = std::max(plan.most_rows, r.rows());
+      plan.rounds.push_back(std::move(r));
+    }
+    plan.most_sent = plan.most_rows;
+    return plan;
+  }
+
+  ring_plan pass_along(int me) {
+    ring_plan plan;
+    for (int r = 0; r < size_; ++r)
+      for (int s = 1; s < size_; ++s) {
+        plan.most_rows = std::max(plan.most_rows, count_of(downstream(wrap(r - s), r)));
+        plan.most_summed = std::max(plan.most_summed, count_of(upstream(wrap(r - s), r)));
+      }
+    const int from = wrap(me - 1), to = wrap(me + 1);
+    for (int s = 1; s < size_; ++s) {
+      const int source = wrap(me - s), passed = wrap(to - s);  // what I get, what the next member gets of me
+      ring_round r{.source = source,
+                   .keys = downstream(source, me),
+                   .kv = {},
+                   .summed = upstream(source, me),
+                   .sums = {},
+                   .own_sums = {}};
+      r.kv = route::step(from, packed(s == 1 ? blocks_[at(source)] : downstream(source, from)), packed(r.keys), to,
+                         packed(s == 1 ? blocks_[at(me)] : downstream(passed, me)), packed(downstream(passed, to)));
+      if (s > 1)  // sums of the round before travel behind the keys
+        r.sums = route::step(from, packed(upstream(source, from)), at_places(upstream(source, from), r.summed), to,
+                             packed(upstream(passed, me)), at_places(upstream(passed, me), upstream(passed, to)));
+      r.own_sums = route::between(
+          0, 1, [&](int) { return packed(r.summed); }, [&](int) { return at_places(wanted(me, source), r.keys); });
+      plan.rounds.push_back(std::move(r));
+    }
+    if (size_ > 1) {
+      const std::vector<run> mine = upstream(me, from), passed = upstream(to, me);
+      plan.home_sums = route::step(from, packed(mine), packed(mine), to, packed(passed), packed(passed));
+      plan.own_home_sums = route::between(
+          0, 1, [&](int) { return packed(blocks_[at(me)]); }, [&](int) { return packed(mine); });
+      plan.most_summed = std::max(plan.most_summed, count_of(mine));
+    }
+    return plan;
+  }
+
+ private:
+  holding packed(const std::vector<run>& rows) const { return packed_rows(rows, columns_); }
+  static std::size_t at(int r) { return static_cast<std::size_t>(r); }
+  int wrap(int r) const { return (r % size_ + size_) % size_; }
+  std::vector<run> wanted(int who, int source) { return rows_in(blocks_[at(source)], needs_[at(who)]); }
+  /// Rows of `source` that must still reach `who` or someone behind it on the way round.
+  std::vector<run> downstream(int source, int who) { return along(source, who, source); }
+  /// Rows of `source` that someone between it and `who` (included) has attended to.
+  std::vector<run> upstream(int source, int who) { return along(source, wrap(source + 1), wrap(who + 1)); }
+  std::vector<run> along(int source, int first, int end) {
+    position_set set;
+    int r = first;
+    do {
+      if (r != source) set.add(needs_[at(r)]);
+      r = wrap(r + 1);
+    } while (r != end);
+    return rows_in(blocks_[at(source)], set);
+  }
+  /// The rows of `part` where they lie in `whole` packed.
+  holding at_places(const std::vector<run>& part, const std::vector<run>& whole) const {
+    holding h{{}, columns_};
+    const holding_index index(packed(whole));
+    const holding want = packed(part);
+    std::size_t piece = 0;
+    index_t taken = 0;
+    index.for_each_common(want, [&](index_t place, index_t place_step, index_t row, index_t row_step, index_t count) {
+      while (row - taken >= want.pieces[piece].rows.count) taken += want.pieces[piece++].rows.count;
+      const run& r = want.pieces[piece].rows;
+      h.pieces.push_back({{r.at(row - taken), count, row_step * r.step}, place, place_step});
+    });
+    return h;
+  }
+
+  const std::vector<std::vector<run>>& blocks_;
+  std::vector<position_set>& needs_;
+  interval columns_;
+  int size_;
+};
+
+}  // namespace detail
+}  // namespace v0_1
+}  // namespace seqpar

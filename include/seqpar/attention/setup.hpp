@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An attention call worked out for one member: who it gathers from, which rounds it runs, what its kernels visit.
+#pragma once
+
+#include <array>
+#include <limits>
+#include <vector>
+
+#include <seqpar/attention/rounds.hpp>
+#include <seqpar/attention/shape.hpp>
+#include <seqpar/communicator/mesh.hpp>
+#include <seqpar/kernel/tables.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+namespace detail {
+
+/// Rows and heads of one member; field by field the largest over all members where memory is equal on all ranks.
+struct member_sizes {
+  index_t q_home = 0, kv_home = 0;                         ///< rows that the layouts give it
+  index_t q_rows = 0, kv_rows = 0;                         ///< rows of its all-to-all group
+  index_t heads = 0, kv_heads = 0;                         ///< heads that it attends to
+  index_t kv_returns = 0;                                  ///< (row, kv head) gradients that its group sends back to it
+  index_t joint_q = 0;                                     ///< joint query rows that its ring index attends for
+  index_t joint_kv_returns = 0;                            ///< (row, kv head) gradients of its slice of the joint keys
+  index_t round_rows = 0, sent_rows = 0, summed_rows = 0;  ///< of one round of the ring, the largest
+
+  static member_sizes largest(const member_sizes& a, const member_sizes& b) {
+    return {std::max(a.q_home, b.q_home),
+            std::max(a.kv_home, b.kv_home),
+            std::max(a.q_rows, b.q_rows),
+            std::max(a.kv_rows, b.kv_rows),
+            std::max(a.heads, b.heads),
+            std::max(a.kv_heads, b.kv_heads),
+            std::max(a.kv_returns, b.kv_returns),
+            std::max(a.joint_q, b.joint_q),
+            std::max(a.joint_kv_returns, b.joint_kv_returns),
+            std::max(a.round_rows, b.round_rows),
+            std::max(a.sent_rows, b.sent_rows),
+            std::max(a.summed_rows, b.summed_rows)};
+  }
+};
+
+/// Dealt queries and joint queries are two parts; each has its rows and, per key segment, its tables.
+struct query_part {
+  query_rows rows;
+  std::vector<key_rows> keys;  ///< segments: 0 own block, 1 joint keys, 1 + s round s
+};
+
+/// The attention problem of one member. Everything here follows from arguments that are the same on all ranks.
+struct attention_setup {
+  attention_shape shape{.heads = 1, .kv_heads = 1, .head_dim = 1};
+  int ring = 0, ring_size = 1, group = 0, group_size = 1;  ///< this member's coordinates in the mesh
+  interval heads, kv_heads;                                ///< of this member
+  interval joint_q, joint_kv_slice;                        ///< joint rows it attends for; joint keys whose sums it owns
+  member_sizes own, largest;
+  route q_in, kv_in;  ///< layout → the group's rows, a range of heads; peers are all-to-all indices
+  route joint_out, joint_sums, joint_gather;  ///< joint results and key gradients; peers are members
+  ring_plan rounds;                           ///< peers are ring indices
+  std::array<query_part, 2> parts;
+  bool intervals = true;  ///< every row fits in two key intervals: no functor is asked
+
+  /// Heads of all-to-all index u, and the set of kv heads that they need.
+  interval heads_of(int u) const { return share(shape.heads, group_size, u); }
+  interval kv_heads_of(int u) const {
+    const interval h = heads_of(u);
+    return h.empty() ? interval{} : interval{h.lo / shape.heads_per_kv(), (h.hi - 1) / shape.heads_per_kv() + 1};
+  }
+};
+
+/// A mask's key intervals for one query, if they fit.
+template <class M>
+constexpr bool may_have_intervals = interval_mask<M> || requires(const M& m, index_t q) {
+  m.try_key_intervals(q);
+};
+template <class M>
+std::optional<interval_pair> intervals_of(const M& mask, index_t q) {
+  if constexpr (interval_mask<M>)
+    return mask.key_intervals(q);
+  else if constexpr (may_have_intervals<M>)
+    return mask.try_key_intervals(q);
+  else
+    return std::nullopt;
+}
+
+inline std::vector<run> shifted(const holding& h) {
+  std::vector<run> runs;
+  for (const row_piece& p : h.pieces) runs.push_back(p.rows);
+  return runs;
+}
+
+/// Works the setup out. `mask` is bound to the whole lengths and has passed its own checks.
+template <class Mesh, class QLayout, class KvLayout, class Mask>
+class setup_builder {
+ public:
+  setup_builder(const Mesh& team, const QLayout& q, const KvLayout& kv, const Mask& mask, const attention_shape& shape,
+                const attention_options& options, index_t query_tile, index_t key_tile)
+      : team_(team), q_(q), kv_(kv), mask_(mask), options_(options), query_tile_(query_tile), key_tile_(key_tile) {
+    s_.shape = shape;
+    s_.ring_size = team.ring_size();
+    s_.group_size = team.all_to_all_size();
+    s_.ring = team.ring_of(team.index());
+    s_.group = team.all_to_all_of(team.index());
+    k_tokens_ = kv.token_count() + shape.joint_kv;
+  }
+
+  attention_setup build() {
+    s_.heads = s_.heads_of(s_.group);
+    s_.kv_heads = s_.kv_heads_of(s_.group);
+    s_.joint_q = joint_rows(s_.ring);
+    s_.joint_kv_slice = share(s_.shape.joint_kv, team_.size(), team_.index());
+    plan_groups();
+    plan_rounds();
+    plan_sizes();
+    plan_joint();
+    plan_tables();
+    return std::move(s_);
+  }
+
+ private:
+  bool front() const { return s_.shape.joint == joint_place::front; }
+  interval joint_rows(int ring) const { return share(s_.shape.joint_q, s_.ring_size, ring); }
+  run joint_run(interval rows, index_t dealt) const { return {(front() ? 0 : dealt) + rows.lo, rows.size(), 1}; }
+  holding q_home(int member, interval columns) const {
+    return holding_of(q_, member, columns, 0, front() ? s_.shape.joint_q : 0);
+  }
+  holding kv_home(int member, interval columns) const {
+    return holding_of(kv_, member, columns, 0, front() ? s_.shape.joint_kv : 0);
+  }
+  /// The rows of all members of one ring index, member after member: the order in which they arrive.
+  template <class Home>
+  holding gathered(int ring, interval columns, Home&& home) const {
+    holding all{{}, columns};
+    index_t place = 0;
+    for (int u = 0; u < s_.group_size; ++u)
+      for (const row_piece& p : home(team_.member_at(ring, u), columns).pieces) {
+        all.append(p.rows, place);
+        place += p.rows.count;
+      }
+    return all;
+  }
+
+  void plan_groups() {
+    if (s_.group_size == 1) return;
+    const auto member = [&](int u) { return team_.member_at(s_.ring, u); };
+    s_.q_in = route::between(
+        s_.group, s_.group_size,
+        [&](int u) {
+          return q_home(member(u), {0, s_.shape.heads});
+        },
+        [&](int u) { return gathered(s_.ring, s_.heads_of(u), [&](int m, interval c) { return q_home(m, c); }); });
+    s_.kv_in = route::between(
+        s_.group, s_.group_size,
+        [&](int u) {
+          return kv_home(member(u), {0, s_.shape.kv_heads});
+        },
+        [&](int u) { return gathered(s_.ring, s_.kv_heads_of(u), [&](int m, interval c) { return kv_home(m, c); }); });
+  }
+
+  void plan_rounds() {
+    for (int r = 0; r < s_.ring_size; ++r) {
+      q_runs_.push_back(shifted(gathered(r, {0, 1}, [&](int m, interval c) { return q_home(m, c); })));
+      kv_runs_.push_back(shifted(gathered(r, {0, 1}, [&](int m, interval c) { return kv_home(m, c); })));
+      position_set need = reach_of(mask_, q_runs_.back(), k_tokens_);
+      const interval joint = joint_rows(r);
+      need.add(reach_of(mask_, {joint_run(joint, q_.token_count())}, k_tokens_));
+      needs_.push_back(std::move(need));
+    }
+    ring_planner planner(kv_runs_, needs_, {0, s_.kv_heads.size()});
+    s_.rounds = options_.schedule == schedule::direct ? planner.direct(s_.ring) : planner.pass_along(s_.ring);
+  }
+
+  void plan_sizes() {
+    for (int m = 0; m < team_.size(); ++m) {
+      const int r = team_.ring_of(m), u = team_.all_to_all_of(m);
+      member_sizes n;
+      n.q_home = q_.count_of(m);
+      n.kv_home = kv_.count_of(m);
+      n.q_rows = count_of(q_runs_[static_cast<std::size_t>(r)]);
+      n.kv_rows = count_of(kv_runs_[static_cast<std::size_t>(r)]);
+      n.heads = s_.heads_of(u).size();
+      n.kv_heads = s_.kv_heads_of(u).size();
+      const index_t slice = share(s_.shape.joint_kv, team_.size(), m).size();
+      for (int other = 0; other < s_.group_size; ++other)
+        if (other != u) n.kv_returns += n.kv_home * s_.kv_heads_of(other).size();
+      for (int other = 0; other < team_.size(); ++other)
+        if (other != m) n.joint_kv_returns += slice * s_.kv_heads_of(team_.all_to_all_of(other)).size();
+      n.joint_q = joint_rows(r).size();
+      n.round_rows = s_.rounds.most_rows;
+      n.sent_rows = s_.rounds.most_sent;
+      n.summed_rows = s_.rounds.most_summed;
+      if (const index_t cap = options_.capacity.tokens_per_rank; cap > 0) {
+        const index_t group = cap * s_.group_size;
+        n.q_home = n.kv_home = cap;
+        n.q_rows = n.kv_rows = group;
+        n.kv_returns = 0;
+        for (int other = 0; other < s_.group_size; ++other)
+          if (other != u) n.kv_returns += cap * s_.kv_heads_of(other).size();
+        n.round_rows = s_.ring_size > 1 ? group : 0;
+        n.sent_rows = options_.schedule == schedule::direct ? n.round_rows : 0;
+        n.summed_rows = options_.schedule == schedule::direct ? 0 : n.round_rows;
+      }
+      s_.largest = member_sizes::largest(s_.largest, n);
+      if (m == team_.index()) s_.own = n;
+    }
+  }
+
+  void plan_joint() {
+    const int members = team_.size(), me = team_.index();
+    if (s_.shape.joint_q > 0)
+      s_.joint_out = route::between(
+          me, members,
+          [&](int m) {
+            holding h{{}, s_.heads_of(team_.all_to_all_of(m))};
+            const interval rows = joint_rows(team_.ring_of(m));
+            h.append({rows.lo, rows.size(), 1}, rows.lo);
+            return h;
+          },
+          [&](int) {
+            return all_rows(s_.shape.joint_q, {0, s_.shape.heads});
+          });
+    if (s_.shape.joint_kv > 0) {
+      const auto slice = [&](int m) {
+        holding h{{}, {0, s_.shape.kv_heads}};
+        const interval rows = share(s_.shape.joint_kv, members, m);
+        h.append({rows.lo, rows.size(), 1}, rows.lo);
+        return h;
+      };
+      s_.joint_sums = route::between(me, members, slice, [&](int m) {
+        return all_rows(s_.shape.joint_kv, s_.kv_heads_of(team_.all_to_all_of(m)));
+      });
+      s_.joint_gather = route::between(me, members, slice, [&](int) {
+        return all_rows(s_.shape.joint_kv, {0, s_.shape.kv_heads});
+      });
+    }
+  }
+
+  void plan_tables() {
+    const std::vector<run>& dealt = q_runs_[static_cast<std::size_t>(s_.ring)];
+    const std::vector<run> joint{joint_run(s_.joint_q, q_.token_count())};
+    s_.intervals = may_have_intervals<Mask> && all_fit();
+    std::array<const std::vector<run>*, 2> runs{&dealt, &joint};
+    const std::vector<run> joint_keys{joint_run({0, s_.shape.joint_kv}, kv_.token_count())};
+    for (std::size_t p = 0; p < 2; ++p) {
+      query_part& part = s_.parts[p];
+      part.rows = s_.intervals
+                      ? lower_intervals(
+                            *runs[p], [&](index_t q) { return *intervals_of(mask_, q); }, k_tokens_, query_tile_)
+                      : lower_positions(*runs[p], query_tile_);
+      part.keys.clear();
+      part.keys.push_back(lower_keys(kv_runs_[static_cast<std::size_t>(s_.ring)], part.rows, key_tile_));
+      part.keys.push_back(lower_keys(joint_keys, part.rows, key_tile_));
+      for (const ring_round& round : s_.rounds.rounds)
+        part.keys.push_back(lower_keys(round.keys, part.rows, key_tile_));
+    }
+  }
+  /// Over all queries of all members, so that every rank chooses the same form.
+  bool all_fit() const {
+    if constexpr (interval_mask<Mask>) return true;
+    for (index_t q = 0; q < q_.token_count() + s_.shape.joint_q; ++q)
+      if (!intervals_of(mask_, q)) return false;
+    return true;
+  }
+
+  const Mesh& team_;
+  const QLayout& q_;
+  const KvLayout& kv_;
+  const Mask& mask_;
+  const attention_options& options_;
+  index_t query_tile_, key_tile_, k_tokens_ = 0;
+  std::vector<std::vector<run>> q_runs_, kv_runs_;
+  std::vector<position_set> needs_;
+  attention_setup s_;
+};
+
+}  // namespace detail
+}  // namespace v0_1
+}  // namespace seqpar

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Who talks to whom: R × U ranks of a transport, U exchange heads (all-to-all), R pass sequence blocks (ring).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <seqpar/error.hpp>
+#include <seqpar/transport/concept.hpp>
+#include <seqpar/types.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+/// The shape of a mesh. `inside` is the axis whose members are neighbours in the list of ranks:
+/// axis::all_to_all: index = r·U + u;  axis::ring: index = u·R + r.
+struct mesh_shape {
+  extent ring;
+  extent all_to_all;
+  axis inside = axis::all_to_all;
+};
+
+/// Members 0 … R·U−1, each a rank of the transport; layouts, shards and reports speak of members, messages of ranks.
+/// The order of the list is the order of the members. Copies share the transport, which must outlive them.
+///
+/// Fails (constructor, error): sizes below 1, list ≠ R·U ranks, a rank twice or out of range, this rank not in the
+/// list. Source: ring and Ulysses attention as the two ends, USP and LoongTrain's 2-D attention between them.
+template <transport Transport>
+class mesh {
+ public:
+  using transport_type = Transport;
+
+  /// All ranks of the transport, in order.
+  mesh(const Transport& world, mesh_shape shape) : mesh(world, shape, iota(world.size())) {}
+
+  mesh(const Transport& world, mesh_shape shape, std::vector<int> ranks)
+      : transport_(world), shape_(shape), ranks_(std::move(ranks)) {
+    const auto fail = [](const std::string& what) { raise(detail::invalid("mesh", what)); };
+    if (shape.ring < 1 || shape.all_to_all < 1) fail("ring and all_to_all must be at least 1");
+    if (shape.ring * shape.all_to_all != static_cast<index_t>(ranks_.size()))
+      fail("ring " + std::to_string(shape.ring) + " x all_to_all " + std::to_string(shape.all_to_all) + " needs " +
+           std::to_string(shape.ring * shape.all_to_all) + " ranks, got " + std::to_string(ranks_.size()));
+    std::vector<bool> seen(static_cast<std::size_t>(world.size()), false);
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      const int rank = ranks_[i];
+      if (rank < 0 || rank >= world.size()) fail("rank " + std::to_string(rank) + " is not a rank of the transport");
+      if (seen[static_cast<std::size_t>(rank)]) fail("rank " + std::to_string(rank) + " is listed twice");
+      seen[static_cast<std::size_t>(rank)] = true;
+      if (rank == world.rank()) index_ = static_cast<int>(i);
+    }
+    if (index_ < 0) fail("rank " + std::to_string(world.rank()) + " builds a mesh that it is not a member of");
+  }
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  int index() const { return index_; }  ///< which member this rank is
+  int ring_size() const { return static_cast<int>(shape_.ring); }
+  int all_to_all_size() const { return static_cast<int>(shape_.all_to_all); }
+  int ring_of(int member) const {
+    return shape_.inside == axis::all_to_all ? member / all_to_all_size() : member % ring_size();
+  }
+  int all_to_all_of(int member) const {
+    return shape_.inside == axis::all_to_all ? member % all_to_all_size() : member / ring_size();
+  }
+  int member_at(int ring, int all_to_all) const {
+    return shape_.inside == axis::all_to_all ? ring * all_to_all_size() + all_to_all : all_to_all * ring_size() + ring;
+  }
+  const mesh_shape& shape() const { return shape_; }
+  int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
+  const std::vector<int>& ranks() const { return ranks_; }
+  const Transport& transport() const { return transport_; }
+
+ private:
+  static std::vector<int> iota(int n) {
+    std::vector<int> list(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) list[static_cast<std::size_t>(i)] = i;
+    return list;
+  }
+
+  Transport transport_;
+  mesh_shape shape_;
+  std::vector<int> ranks_;
+  int index_ = -1;
+};
+
+/// P × 1: every rank passes blocks of the sequence.
+template <transport Transport>
+mesh<Transport> ring(const Transport& world) {
+  return {world, {.ring = world.size(), .all_to_all = 1}};
+}
+template <transport Transport>
+mesh<Transport> ring(const Transport& world, std::vector<int> ranks) {
+  const auto n = ranks.size();
+  return {world, {.ring = n, .all_to_all = 1}, std::move(ranks)};
+}
+
+/// 1 × P: every rank exchanges heads with every other.
+template <transport Transport>
+mesh<Transport> all_to_all(const Transport& world) {
+  return {world, {.ring = 1, .all_to_all = world.size()}};
+}
+template <transport Transport>
+mesh<Transport> all_to_all(const Transport& world, std::vector<int> ranks) {
+  const auto n = ranks.size();
+  return {world, {.ring = 1, .all_to_all = n}, std::move(ranks)};
+}
+
+}  // namespace v0_1
+}  // namespace seqpar

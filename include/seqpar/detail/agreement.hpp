@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Do all ranks plan the same call? Named integers are gathered and compared, so that a mismatch is one error on all.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <seqpar/communicator/mesh.hpp>
+#include <seqpar/error.hpp>
+#include <seqpar/layout/concept.hpp>
+#include <seqpar/mask/concept.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+/// Whether prepare compares what the ranks gave. Independent of NDEBUG.
+enum class agreement { checked, trusted };
+
+namespace detail {
+
+/// What one rank says of a call: names are literals, values integers or behavioural hashes; never bytes of objects.
+class statement {
+ public:
+  explicit statement(const char* operation) : operation_(operation) { add("the operation", hash(operation)); }
+  void add(const char* name, index_t value) { items_.push_back({name, value}); }
+  const char* operation() const { return operation_; }
+  struct item {
+    const char* name;
+    index_t value;
+  };
+  const std::vector<item>& items() const { return items_; }
+
+  static constexpr std::uint64_t mix(std::uint64_t h, index_t value) {
+    h ^= static_cast<std::uint64_t>(value) + 0x9E3779B97F4A7C15u + (h << 6) + (h >> 2);
+    h *= 0xBF58476D1CE4E5B9u;
+    return h ^ (h >> 29);
+  }
+  static constexpr index_t hash(const char* text) {
+    std::uint64_t h = 1;
+    for (; *text; ++text) h = mix(h, *text);
+    return static_cast<index_t>(h >> 1);
+  }
+  /// What a layout does: the positions at a sample of rows of every rank.
+  template <class L>
+  static index_t hash_of_layout(const L& layout) {
+    std::uint64_t h = mix(7, layout.token_count());
+    for (int r = 0; r < layout.rank_count(); ++r) {
+      const index_t n = layout.count_of(r);
+      h = mix(h, n);
+      for (index_t i = 0; i < n; i += 1 + (n - 1) / 16) h = mix(h, layout.global_of(r, i));
+    }
+    return static_cast<index_t>(h >> 1);
+  }
+  /// What a mask does: its answers at 1024 pairs of positions.
+  template <class M>
+  static index_t hash_of_mask(const M& mask, index_t q_tokens, index_t k_tokens) {
+    std::uint64_t h = 11, draw = 1;
+    if (q_tokens <= 0 || k_tokens <= 0) return 11;
+    for (int i = 0; i < 1024; ++i) {
+      draw = draw * 6364136223846793005u + 1442695040888963407u;
+      const index_t q = static_cast<index_t>((draw >> 33) % static_cast<std::uint64_t>(q_tokens));
+      draw = draw * 6364136223846793005u + 1442695040888963407u;
+      const index_t k = static_cast<index_t>((draw >> 33) % static_cast<std::uint64_t>(k_tokens));
+      h = mix(h, mask.allows(q, k) ? 1 : 0);
+    }
+    return static_cast<index_t>(h >> 1);
+  }
+
+ private:
+  const char* operation_;
+  std::vector<item> items_;
+};
+
+inline std::string list_of(const std::vector<int>& ranks) {
+  std::string s = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) s += (i ? "," : "") + std::to_string(ranks[i]);
+  return s;
+}
+
+/// Compares the statements of all members; the same answer on each. Allocates; collective over the team.
+template <class Mesh, class Exec>
+failure agree(const Mesh& team, const statement& mine, Exec exec) {
+  constexpr std::size_t slots = 32;
+  using record = std::array<index_t, slots>;
+  std::vector<record> all(static_cast<std::size_t>(team.size()));
+  record& own = all[static_cast<std::size_t>(team.index())];
+  own.fill(0);
+  for (std::size_t i = 0; i < mine.items().size() && i < slots; ++i) own[i] = mine.items()[i].value;
+
+  auto group = team.transport().group();
+  group.reserve(team.size(), team.size());
+  group.label({"agreement", 0});
+  for (int m = 0; m < team.size(); ++m) {
+    if (m == team.index()) continue;
+    group.send(dense_block(own.data(), sizeof(record)), team.rank_of(m));
+    group.recv(dense_block(all[static_cast<std::size_t>(m)].data(), sizeof(record)), team.rank_of(m));
+  }
+  status s = team.transport().launch(group, exec);
+  if (s.ok()) s = team.transport().wait(group, exec);
+  if (!s.ok()) return error(s);
+
+  for (std::size_t i = 0; i < mine.items().size() && i < slots; ++i) {
+    index_t expected = all[0][i];
+    int most = 0;
+    for (const record& r : all) {
+      int same = 0;
+      for (const record& o : all) same += o[i] == r[i];
+      if (same > most) most = same, expected = r[i];
+    }
+    if (most == team.size()) continue;
+    std::vector<int> agreeing, other;
+    index_t got = 0;
+    for (int m = 0; m < team.size(); ++m) {
+      const index_t v = all[static_cast<std::size_t>(m)][i];
+      if (v == expected)
+        agreeing.push_back(m);
+      else if (other.empty() || v == got)
+        other.push_back(m), got = v;
+    }
+    return error(errc::ranks_disagree, std::string(mine.operation()) + ": ranks disagree on " + mine.items()[i].name +
+                                           ": expected " + std::to_string(expected) + " (" + list_of(agreeing) +
+                                           " of " + std::to_string(team.size()) + "), got " + std::to_string(got) +
+                                           " (" + list_of(other) + "); give every rank the same");
+  }
+  return {};
+}
+
+}  // namespace detail
+}  // namespace v0_1
+}  // namespace seqpar

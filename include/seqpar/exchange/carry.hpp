@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A route carried out on memory: its legs as messages, its own rows as copies, its sums as additions.
+#pragma once
+
+#include <seqpar/communicator/mesh.hpp>
+#include <seqpar/exchange/route.hpp>
+#include <seqpar/space/copy.hpp>
+#include <seqpar/views.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+/// Memory with rows: entry (b, row, column) is column_bytes bytes at b·batch_stride + row·row_stride +
+/// column·column_stride.
+struct row_array {
+  void* pointer = nullptr;
+  index_t batch = 1, batch_stride = 0, row_stride = 0, column_stride = 0, column_bytes = 0;
+
+  block rows(index_t b, index_t first_row, index_t count, index_t step, index_t first_column, index_t columns) const {
+    std::byte* base = static_cast<std::byte*>(pointer);
+    if (base) base += b * batch_stride + first_row * row_stride + first_column * column_stride;
+    return {base, count, step * row_stride, columns, column_stride, column_bytes};
+  }
+};
+
+/// Rows are tokens, columns are heads.
+template <class T>
+row_array array_of(const rows_view<T>& v) {
+  constexpr auto size = static_cast<index_t>(sizeof(T));
+  return {const_cast<std::remove_const_t<T>*>(v.pointer),
+          v.batch(),
+          v.stride[0] * size,
+          v.stride[1] * size,
+          v.stride[2] * size,
+          v.dim() * size};
+}
+template <class T>
+row_array array_of(const heads_view<T>& v) {
+  constexpr auto size = static_cast<index_t>(sizeof(T));
+  return {const_cast<std::remove_const_t<T>*>(v.pointer),
+          v.shape[0],
+          v.stride[0] * size,
+          v.stride[2] * size,
+          v.stride[1] * size,
+          size};
+}
+
+namespace detail {
+
+/// One line of a leg: `count` rows at even distances on both sides, in one item of the batch.
+struct line {
+  index_t batch, owner, owner_step, wanter, wanter_step, count;
+};
+
+template <class F>
+void for_each_line(const leg& l, index_t batch, F&& f) {
+  for (index_t b = 0; b < batch; ++b)
+    for (const stretch& t : l.stretches)
+      for (index_t o = 0; o < t.repeat; ++o)
+        f(line{b, t.owner + o * t.owner_outer, t.owner_step, t.wanter + o * t.wanter_outer, t.wanter_step, t.count});
+}
+
+inline block owner_block(const row_array& a, const leg& l, const line& n) {
+  return a.rows(n.batch, n.owner, n.count, n.owner_step, l.owner_column, l.columns.size());
+}
+inline block wanter_block(const row_array& a, const leg& l, const line& n) {
+  return a.rows(n.batch, n.wanter, n.count, n.wanter_step, l.wanter_column, l.columns.size());
+}
+/// The line packed at `base`, which moves on behind it.
+inline block packed_block(std::byte*& base, const leg& l, const line& n, index_t column_bytes) {
+  const index_t row = l.columns.size() * column_bytes;
+  const block b{base, n.count, row, l.columns.size(), column_bytes, column_bytes};
+  base += n.count * row;
+  return b;
+}
+
+inline index_t block_count(const std::vector<leg>& legs) {
+  index_t n = 0;
+  for (const leg& l : legs) n += l.blocks();
+  return n;
+}
+
+}  // namespace detail
+
+/// to += from, element by element, both blocks of the same shape.
+template <class To, class From>
+void add_block(const block& to, const block& from) {
+  const index_t n = from.column_bytes / static_cast<index_t>(sizeof(From));
+  for (index_t r = 0; r < to.rows; ++r)
+    for (index_t c = 0; c < to.columns; ++c) {
+      To* t = reinterpret_cast<To*>(static_cast<std::byte*>(to.pointer) + r * to.row_stride + c * to.column_stride);
+      const From* f = reinterpret_cast<const From*>(static_cast<const std::byte*>(from.pointer) + r * from.row_stride +
+                                                    c * from.column_stride);
+      for (index_t i = 0; i < n; ++i) t[i] += f[i];
+    }
+}
+
+/// The messages of `copy`: wanted rows go from their owner's memory to the wanter's.
+template <class Group, class Mesh>
+void post_copy(Group& group, const Mesh& team, const route& way, const row_array& owner, const row_array& wanter) {
+  for (const leg& l : way.outgoing())
+    detail::for_each_line(l, owner.batch, [&](const detail::line& n) {
+      group.send(detail::owner_block(owner, l, n), team.rank_of(l.peer));
+    });
+  for (const leg& l : way.incoming())
+    detail::for_each_line(l, wanter.batch, [&](const detail::line& n) {
+      group.recv(detail::wanter_block(wanter, l, n), team.rank_of(l.peer));
+    });
+}
+
+namespace detail {
+template <class Group, class Mesh>
+void send_back(Group& group, const Mesh& team, const route& way, const row_array& wanter) {
+  for (const leg& l : way.incoming())
+    for_each_line(l, wanter.batch,
+                  [&](const line& n) { group.send(wanter_block(wanter, l, n), team.rank_of(l.peer)); });
+}
+}  // namespace detail
+
+/// The messages of `inverse`: wanted rows go back to their owner, each entry from the one rank that wants it.
+template <class Group, class Mesh>
+void post_inverse(Group& group, const Mesh& team, const route& way, const row_array& owner, const row_array& wanter) {
+  detail::send_back(group, team, way, wanter);
+  for (const leg& l : way.outgoing())
+    detail::for_each_line(l, owner.batch, [&](const detail::line& n) {
+      group.recv(detail::owner_block(owner, l, n), team.rank_of(l.peer));
+    });
+}
+
+/// The messages of `add`: wanted rows go back to their owner and land packed in `staging`, wanter after wanter.
+template <class Group, class Mesh>
+void post_add(Group& group, const Mesh& team, const route& way, const row_array& wanter, void* staging) {
+  detail::send_back(group, team, way, wanter);
+  std::byte* base = static_cast<std::byte*>(staging);
+  for (const leg& l : way.outgoing())
+    detail::for_each_line(l, wanter.batch, [&](const detail::line& n) {
+      group.recv(detail::packed_block(base, l, n, wanter.column_bytes), team.rank_of(l.peer));
+    });
+}
+
+/// Bytes that post_add lands in.
+inline index_t staging_bytes(const route& way, index_t batch, index_t column_bytes) {
+  return way.entries_sent() * batch * column_bytes;
+}
+
+/// Rows that this rank owns and wants, owner → wanter.
+inline void copy_own(const route& way, const row_array& owner, const row_array& wanter) {
+  detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
+    copy_block(detail::wanter_block(wanter, way.own(), n), detail::owner_block(owner, way.own(), n));
+  });
+}
+
+/// The same, wanter → owner.
+inline void copy_own_back(const route& way, const row_array& owner, const row_array& wanter) {
+  detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
+    copy_block(detail::owner_block(owner, way.own(), n), detail::wanter_block(wanter, way.own(), n));
+  });
+}
+
+/// owner += what post_add brought and this rank's own share, in ascending order of wanters: a fixed order.
+/// Elements are From on the wire and in `wanter`, To in `owner`.
+template <class To, class From>
+void add_up(int me, const route& way, const row_array& owner, const row_array& wanter, const void* staging) {
+  std::byte* base = static_cast<std::byte*>(const_cast<void*>(staging));
+  const auto add_own = [&] {
+    detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
+      add_block<To, From>(detail::owner_block(owner, way.own(), n), detail::wanter_block(wanter, way.own(), n));
+    });
+  };
+  bool own_done = false;
+  for (const leg& l : way.outgoing()) {
+    if (!own_done && l.peer > me) {
+      add_own();
+      own_done = true;
+    }
+    detail::for_each_line(l, owner.batch, [&](const detail::line& n) {
+      add_block<To, From>(detail::owner_block(owner, l, n), detail::packed_block(base, l, n, wanter.column_bytes));
+    });
+  }
+  if (!own_done) add_own();
+}
+
+}  // namespace v0_1
+}  // namespace seqpar

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A planned movement of rows: a route, the memory it needs, and its three senses.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <seqpar/detail/agreement.hpp>
+#include <seqpar/detail/plan_checks.hpp>
+#include <seqpar/detail/run_checks.hpp>
+#include <seqpar/exchange/carry.hpp>
+#include <seqpar/memory.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+/// How the gradient of a value that several ranks received is made.
+enum class gradient {
+  sum,        ///< each rank used it differently: the owner gets the sum over ranks
+  replicated  ///< all ranks used it alike: the owner takes its own slice; no bytes
+};
+
+/// A row is `row_bytes` bytes; with `columns` > 1 it is cut into that many equal columns, which holdings may own apart.
+struct exchange_options {
+  extent row_bytes;
+  index_t batch = 1;
+  index_t columns = 1;
+  gradient convention = gradient::sum;
+  seqpar::passes passes = forward_backward;  ///< forward_only: no memory for the adjoint
+  agreement check = agreement::checked;
+};
+
+/// Rows in memory: row i of item b at pointer + b·batch_stride + i·row_stride, in bytes; 0 means dense.
+struct row_buffer {
+  void* pointer = nullptr;
+  index_t row_stride = 0, batch_stride = 0;
+  row_buffer(void* p, index_t row = 0, index_t batch = 0) : pointer(p), row_stride(row), batch_stride(batch) {}
+  row_buffer(const void* p, index_t row = 0, index_t batch = 0) : row_buffer(const_cast<void*>(p), row, batch) {}
+};
+
+/// Moves rows from owners to wanters: out[j] = in[i] for every wanted row (route.hpp has the equation).
+///
+/// Memory: the adjoint lands sums of other ranks in scratch; forward and inverse need none. Runs allocate nothing.
+/// Determinism: bitwise; sums are added in ascending order of ranks, in fp32.
+/// Fails: prepare throws when ranks disagree; runs return a local status before anything is posted and tell the peers.
+template <transport Transport>
+class exchange {
+ public:
+  exchange(mesh<Transport> team, route way, index_t own_rows, index_t own_columns, index_t wanted_rows,
+           index_t wanted_columns, const exchange_options& options, detail::statement said)
+      : team_(std::move(team)),
+        way_(std::move(way)),
+        group_(team_.transport().group()),
+        options_(options),
+        own_rows_(own_rows),
+        own_columns_(own_columns),
+        wanted_rows_(wanted_rows),
+        wanted_columns_(wanted_columns),
+        said_(std::move(said)) {}
+
+  const route& way() const { return way_; }
+  index_t own_rows() const { return own_rows_; }        ///< rows of `in` on this rank
+  index_t wanted_rows() const { return wanted_rows_; }  ///< rows of `out` on this rank
+  /// Payload bytes that forward sends from this rank to others.
+  index_t bytes_sent() const { return way_.entries_sent() * options_.batch * column_bytes(); }
+  index_t bytes_received() const { return way_.entries_received() * options_.batch * column_bytes(); }
+
+  memory_sizes memory() const {
+    carver c;
+    (void)walk(c);
+    return {.scratch = c.bytes()};
+  }
+
+  /// Collective: compares what the ranks asked for, reserves what runs post. Throws error.
+  template <class Exec>
+  void prepare(const seqpar::memory& given, Exec exec) {
+    check(check_memory(given, memory()));
+    if (options_.check == agreement::checked)
+      if (failure f = detail::agree(team_, said_, exec)) raise(*f);
+    const index_t out = detail::block_count(way_.outgoing()) * options_.batch,
+                  in = detail::block_count(way_.incoming()) * options_.batch;
+    group_.reserve(std::max(out, in), std::max(out, in));
+    prepared_ = true;
+  }
+
+  /// out = rows wanted, from `in` = rows owned.
+  template <class Exec>
+  status forward(row_buffer in, row_buffer out, const seqpar::memory& given, Exec exec) const {
+    const row_array owner = owned(in), wanter = wanted(out);
+    if (status s = ready(given, owner, wanter); !s.ok()) return fail(s);
+    group_.clear();
+    group_.label({"exchange", 0});
+    post_copy(group_, team_, way_, owner, wanter);
+    return carry([&] { copy_own(way_, owner, wanter); }, exec);
+  }
+
+  /// The way back where every entry is wanted by one rank: in = what the wanters hold in `out`.
+  template <class Exec>
+  status inverse(row_buffer out, row_buffer in, const seqpar::memory& given, Exec exec) const {
+    const row_array owner = owned(in), wanter = wanted(out);
+    if (status s = ready(given, owner, wanter); !s.ok()) return fail(s);
+    if (!wanted_once_)
+      return fail({errc::invalid_argument, "exchange: inverse needs every entry to be wanted once; use adjoint"});
+    group_.clear();
+    group_.label({"inverse exchange", 0});
+    post_inverse(group_, team_, way_, owner, wanter);
+    return carry([&] { copy_own_back(way_, owner, wanter); }, exec);
+  }
+
+  /// d_in = Σ over ranks that received the row of d_out (sum), or this rank's own d_out (replicated). Elements are T.
+  template <element T, class Exec>
+  status adjoint(row_buffer d_out, row_buffer d_in, const seqpar::memory& given, Exec exec) const {
+    const row_array owner = owned(d_in), wanter = wanted(d_out);
+    if (status s = ready(given, owner, wanter); !s.ok()) return fail(s);
+    if (options_.passes == forward_only)
+      return fail({errc::not_prepared, "exchange: planned for the forward pass only; plan with forward_backward"});
+    if (column_bytes() % static_cast<index_t>(sizeof(T)) != 0)
+      return fail({errc::invalid_argument, "exchange: a row is not a whole number of gradient elements"});
+    carver c(given.scratch);
+    const scratch mine = walk(c);
+    const index_t columns = own_columns_, dim = column_bytes() / static_cast<index_t>(sizeof(T));
+    const rows_view<float> sums = dense_view(mine.sums, {options_.batch, own_rows_, columns, dim});
+    std::fill_n(mine.sums, sums.elements(), 0.f);
+    if (options_.convention == gradient::replicated) {
+      detail::for_each_line(way_.own(), options_.batch, [&](const detail::line& n) {
+        add_block<float, T>(detail::owner_block(array_of(sums), way_.own(), n),
+                            detail::wanter_block(wanter, way_.own(), n));
+      });
+    } else {
+      group_.clear();
+      group_.label({"adjoint exchange", 0});
+      post_add(group_, team_, way_, wanter, mine.staging);
+      if (status s = carry([] {}, exec); !s.ok()) return s;
+      add_up<float, T>(team_.index(), way_, array_of(sums), wanter, mine.staging);
+    }
+    for (index_t b = 0; b < options_.batch; ++b)
+      for (index_t r = 0; r < own_rows_; ++r) {
+        T* to = reinterpret_cast<T*>(static_cast<std::byte*>(owner.pointer) + b * owner.batch_stride +
+                                     r * owner.row_stride);
+        const float* from = sums.row(b, r, 0);
+        for (index_t i = 0; i < columns * dim; ++i) to[i] = T(from[i]);
+      }
+    return {};
+  }
+
+  /// Set while planning: is every entry wanted by one rank only?
+  void wanted_once(bool yes) { wanted_once_ = yes; }
+
+ private:
+  struct scratch {
+    std::byte* staging;
+    float* sums;
+  };
+  scratch walk(carver& c) const {
+    scratch s{};
+    if (options_.passes == forward_only) return s;
+    s.staging = c.take<std::byte>(
+        options_.convention == gradient::sum ? staging_bytes(way_, options_.batch, column_bytes()) : 0);
+    // the narrowest element is two bytes, each of which has an fp32 sum
+    s.sums = c.take<float>(options_.batch * own_rows_ * own_columns_ * ((column_bytes() + 1) / 2));
+    return s;
+  }
+  index_t column_bytes() const { return options_.row_bytes / options_.columns; }
+  row_array array(const row_buffer& b, index_t rows, index_t columns) const {
+    const index_t row = b.row_stride ? b.row_stride : columns * column_bytes();
+    return {b.pointer, options_.batch, b.batch_stride ? b.batch_stride : rows * row,
+            row,       column_bytes(), column_bytes()};
+  }
+  row_array owned(const row_buffer& b) const { return array(b, own_rows_, own_columns_); }
+  row_array wanted(const row_buffer& b) const { return array(b, wanted_rows_, wanted_columns_); }
+
+  status ready(const seqpar::memory& given, const row_array& owner, const row_array& wanter) const {
+    if (!prepared_) return {errc::not_prepared, "exchange: call prepare first"};
+    if (status s = check_memory(given, memory()); !s.ok()) return s;
+    const detail::placed_array o{owner, own_rows_, own_columns_}, w{wanter, wanted_rows_, wanted_columns_};
+    if ((o.has_bytes() && !owner.pointer) || (w.has_bytes() && !wanter.pointer))
+      return {errc::invalid_argument, "exchange: a buffer with rows is null"};
+    if (may_share(o, w)) return {errc::overlapping_buffers, "exchange: in and out overlap; give separate buffers"};
+    return {};
+  }
+  status fail(status s) const {
+    team_.transport().abort(s);
+    return s;
+  }
+  template <class Own, class Exec>
+  status carry(Own&& own, Exec exec) const {
+    if (status s = team_.transport().launch(group_, exec); !s.ok()) return s;
+    own();
+    return team_.transport().wait(group_, exec);
+  }
+
+  mesh<Transport> team_;
+  route way_;
+  mutable typename Transport::group_type group_;
+  exchange_options options_;
+  index_t own_rows_, own_columns_, wanted_rows_, wanted_columns_;
+  bool prepared_ = false, wanted_once_ = false;
+  detail::statement said_;
+};
+
+namespace detail {
+
+inline failure check_exchange(const char* where, const exchange_options& o) {
+  if (o.row_bytes < 1) return invalid(where, "row_bytes must be at least 1, got " + std::to_string(o.row_bytes));
+  if (o.batch < 0) return invalid(where, "batch must not be negative, got " + std::to_string(o.batch));
+  if (o.columns < 1 || o.row_bytes % o.columns != 0)
+    return invalid(where, "columns must divide row_bytes, got " + std::to_string(o.columns));
+  return {};
+}
+
+/// The verbs' common tail.
+template <class Transport, class Holds, class Wants>
+result<exchange<Transport>> make_exchange(const mesh<Transport>& team, Holds&& holds, Wants&& wants,
+                                          const exchange_options& options, statement said, bool wanted_once) {
+  said.add("row_bytes", options.row_bytes);
+  said.add("batch", options.batch);
+  said.add("columns", options.columns);
+  said.add("the gradient convention", static_cast<index_t>(options.convention));
+  const holding own = holds(team.index()), want = wants(team.index());
+  index_t rows = 0, wanted = 0;  // the memory that holds them: up to the last place
+  const auto extent_of_places = [](const holding& h) {
+    index_t n = 0;
+    for (const row_piece& p : h.pieces)
+      if (p.rows.count > 0) n = std::max({n, p.place + 1, p.place + (p.rows.count - 1) * p.place_step + 1});
+    return n;
+  };
+  rows = extent_of_places(own);
+  wanted = extent_of_places(want);
+  exchange<Transport> e(team, route::between(team.index(), team.size(), holds, wants), rows, own.columns.size(), wanted,
+                        want.columns.size(), options, std::move(said));
+  e.wanted_once(wanted_once);
+  return e;
+}
+
+}  // namespace detail
+
+/// Any owners and wants: holds(r) and wants(r) give the holding of member r, alike on every rank.
+/// Fails: a row with two owners, a wanted row without one.
+template <class Transport, class Holds, class Wants>
+result<exchange<Transport>> try_plan_exchange(const mesh<Transport>& team, Holds&& holds, Wants&& wants,
+                                              const exchange_options& options) {
+  const char* where = "plan_exchange";
+  if (failure f = detail::check_exchange(where, options)) return *f;
+  if (failure f = detail::check_ownership(where, team.size(), holds, wants)) return *f;
+  detail::statement said(where);
+  std::uint64_t h = 3;
+  for (int r = 0; r < team.size(); ++r)
+    for (const holding& rows : {holds(r), wants(r)}) {
+      h = detail::statement::mix(h, rows.columns.lo);
+      h = detail::statement::mix(h, rows.columns.hi);
+      for (const row_piece& p : rows.pieces)
+        for (index_t v : {p.rows.first, p.rows.count, p.rows.step, p.place, p.place_step})
+          h = detail::statement::mix(h, v);
+    }
+  said.add("the holdings", static_cast<index_t>(h >> 1));
+  // wanted once: no two wants share an entry, which is what ownership of wants by ranks would mean
+  const bool once = !detail::check_ownership(where, team.size(), wants, wants).has_value();
+  return detail::make_exchange(team, holds, wants, options, std::move(said), once);
+}
+template <class Transport, class Holds, class Wants>
+exchange<Transport> plan_exchange(const mesh<Transport>& team, Holds&& holds, Wants&& wants,
+                                  const exchange_options& options) {
+  return try_plan_exchange(team, holds, wants, options).value();
+}
+
+}  // namespace v0_1
+}  // namespace seqpar

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Another numbering of the tokens first, then any layout of the new numbers.
+#pragma once
+
+#include <concepts>
+
+#include <seqpar/layout/concept.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+/// A bijection of 0 … n−1, cheaply copied: from(new position) → global, to(global) → new position, each undoing the
+/// other. A Hilbert curve, a tile-major order, a permutation table.
+template <class O>
+concept token_order = std::copyable<O> && std::equality_comparable<O> && requires(const O& order, index_t i) {
+  { order.from(i) } -> std::convertible_to<index_t>;
+  { order.to(i) } -> std::convertible_to<index_t>;
+};
+
+/// global(r, i) = order.from(deal(r, i)). Runs are found row by row.
+template <token_order Order, sequence_layout Deal>
+struct reordered {
+  Order order;
+  Deal deal;  ///< of the new positions
+
+  SEQPAR_HD constexpr index_t token_count() const { return deal.token_count(); }
+  SEQPAR_HD constexpr int rank_count() const { return deal.rank_count(); }
+  SEQPAR_HD constexpr index_t count_of(int rank) const { return deal.count_of(rank); }
+  SEQPAR_HD constexpr index_t global_of(int rank, index_t local) const {
+    return order.from(deal.global_of(rank, local));
+  }
+  SEQPAR_HD constexpr place place_of(index_t global) const { return deal.place_of(order.to(global)); }
+
+  constexpr const char* problem() const { return problem_of(deal); }
+  friend constexpr bool operator==(const reordered&, const reordered&) = default;
+};
+template <class Order, class Deal>
+reordered(Order, Deal) -> reordered<Order, Deal>;
+
+}  // namespace v0_1
+}  // namespace seqpar

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What every transport's group is made of: messages, kept in order, checked, and told in words.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <seqpar/space/overlap.hpp>
+#include <seqpar/transport/concept.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+enum class direction : std::uint8_t { send, receive };
+
+/// One message as one of its two ranks sees it.
+struct message {
+  direction way = direction::send;
+  int peer = -1;
+  block data{};
+  message_label label{};
+};
+
+/// The messages of a group in the order in which they were added; a group_type by itself for transports that keep
+/// nothing else. M is `message` or derives from it. What is wrong with a message is kept and told by problem().
+/// Memory: reserve() alone allocates; the messages stay where they are until clear().
+template <class M = message>
+class message_list {
+ public:
+  message_list() = default;
+  /// `ranks`: how many there are, to check peers against.
+  explicit message_list(int ranks) : ranks_(ranks) {}
+
+  void reserve(index_t sends, index_t receives) {
+    capacity_[0] = sends < count_[0] ? count_[0] : sends;
+    capacity_[1] = receives < count_[1] ? count_[1] : receives;
+    messages_.reserve(static_cast<std::size_t>(capacity_[0] + capacity_[1]));
+    hulls_.reserve(messages_.capacity());
+  }
+  void clear() noexcept {
+    messages_.clear();
+    hulls_.clear();
+    count_[0] = count_[1] = 0;
+    problem_ = {};
+    memory_checked_ = false;
+  }
+  void label(const message_label& l) noexcept { label_ = l; }
+  void send(const block& b, int peer) noexcept { add(direction::send, b, peer); }
+  void recv(const block& b, int peer) noexcept { add(direction::receive, b, peer); }
+
+  std::span<M> messages() noexcept { return messages_; }
+  std::span<const M> messages() const noexcept { return messages_; }
+  bool empty() const noexcept { return messages_.empty(); }
+  bool full(direction way) const noexcept { return count_[index_of(way)] == capacity_[index_of(way)]; }
+
+  /// ok, or the first thing that is wrong with the messages, whatever memory they point to.
+  status shape_problem() const noexcept { return problem_; }
+  /// The same, and with the memory; what launch() returns before it posts anything.
+  status problem() noexcept {
+    if (problem_.ok() && !memory_checked_) problem_ = memory_problem();
+    memory_checked_ = true;
+    return problem_;
+  }
+
+ private:
+  static std::size_t index_of(direction way) { return way == direction::send ? 0 : 1; }
+
+  void add(direction way, const block& b, int peer) noexcept {
+    const status wrong = check(way, b, peer);
+    if (!wrong.ok()) {
+      if (problem_.ok()) problem_ = wrong;
+      return;
+    }
+    memory_checked_ = false;
+    ++count_[index_of(way)];
+    M m{};
+    m.way = way;
+    m.peer = peer;
+    m.data = b;
+    m.label = label_;
+    messages_.push_back(m);
+    hulls_.push_back(hull_of(b));
+  }
+  status check(direction way, const block& b, int peer) const noexcept {
+    if (full(way)) return {errc::invalid_argument, "transport: more messages than the group has reserved"};
+    if (peer < 0 || peer >= ranks_)
+      return {errc::invalid_argument, "transport: a message names a peer that is not a rank of this transport"};
+    if (b.rows < 0 || b.columns < 0 || b.column_bytes < 0)
+      return {errc::invalid_argument, "transport: a block has a negative size", peer};
+    return {};
+  }
+  status memory_problem() const noexcept {
+    for (const M& m : messages_)
+      if (m.data.pointer == nullptr && m.data.bytes() != 0)
+        return {errc::invalid_argument, "transport: a null block has bytes", m.peer};
+    for (std::size_t r = 0; r < messages_.size(); ++r)
+      for (std::size_t s = 0; s < messages_.size(); ++s)
+        if (!intersection(hulls_[r], hulls_[s]).empty() && messages_[r].way == direction::receive &&
+            messages_[s].way == direction::send && overlap(messages_[r].data, messages_[s].data))
+          return {errc::overlapping_buffers,
+                  "transport: a received block overlaps a sent one of the same group; use another buffer",
+                  messages_[r].peer};
+    return {};
+  }
+
+  std::vector<M> messages_;
+  std::vector<interval> hulls_;  ///< of their blocks
+  index_t capacity_[2] = {0, 0}, count_[2] = {0, 0};
+  int ranks_ = 0;
+  message_label label_{};
+  status problem_{};
+  bool memory_checked_ = false;
+};
+
+/// "512 KiB", "1.5 MiB"; not rounded up.
+inline std::string bytes_text(index_t bytes) {
+  constexpr const char* units[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+  int u = 0;
+  index_t unit = 1;
+  for (; u < 4 && bytes / unit >= 1024; ++u) unit *= 1024;
+  std::string text = std::to_string(bytes / unit);
+  if (bytes % unit != 0) text += "." + std::to_string((bytes % unit) * 10 / unit);
+  return text + units[u];
+}
+
+/// "dK/dV, round 2"
+inline std::string label_text(const message_label& l) {
+  return std::string(l.stage) + ", round " + std::to_string(l.round);
+}
+
+/// "rank 2 waits for 512 KiB from rank 1 (dK/dV, round 2)"
+inline std::string waits_text(int rank, const message& m) {
+  const std::string bytes = bytes_text(m.data.bytes()), peer = "rank " + std::to_string(m.peer);
+  const std::string what = m.way == direction::receive ? bytes + " from " + peer : peer + " to take " + bytes;
+  return "rank " + std::to_string(rank) + " waits for " + what + " (" + label_text(m.label) + ")";
+}
+
+}  // namespace v0_1
+}  // namespace seqpar

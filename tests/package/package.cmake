@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Every way of getting seqpar builds and runs the same ten-line consumer.
+set(here ${CMAKE_CURRENT_LIST_DIR})
+set(there ${CMAKE_CURRENT_BINARY_DIR}/package)
+
+# With CMake, from an installed copy and from a source folder. --fresh, so that nothing is remembered from an earlier run.
+add_test(NAME package.install COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --prefix ${there}/prefix)
+set_tests_properties(package.install PROPERTIES FIXTURES_SETUP installed)
+foreach(from find_package add_subdirectory)
+  add_test(
+    NAME package.${from}
+    COMMAND
+      ${CMAKE_CTEST_COMMAND} --build-and-test ${here} ${there}/${from} --build-generator ${CMAKE_GENERATOR}
+      --build-options --fresh -DFROM=${from} -DCMAKE_PREFIX_PATH=${there}/prefix -DSEQPAR_VERSION=${PROJECT_VERSION}
+      -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} --test-command consumer)
+endforeach()
+set_tests_properties(package.find_package PROPERTIES FIXTURES_REQUIRED installed)
+
+# With one compiler line, from a copied include folder and from the single header.
+add_test(NAME package.single_header.make COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target single_header)
+set_tests_properties(package.single_header.make PROPERTIES FIXTURES_SETUP single_header)
+seqpar_add_script_test(
+  package.copied_include ${here}/one_line.cmake CXX=${CMAKE_CXX_COMPILER} SOURCE=${here}/consumer.cpp DIR=${there}/copied
+  COPY=${PROJECT_SOURCE_DIR}/include/seqpar)
+seqpar_add_script_test(
+  package.single_header ${here}/one_line.cmake CXX=${CMAKE_CXX_COMPILER} SOURCE=${here}/consumer.cpp DIR=${there}/single
+  COPY=${seqpar_single_header} RENAME=seqpar)
+set_tests_properties(package.single_header PROPERTIES FIXTURES_REQUIRED single_header)
+seqpar_add_script_test(
+  package.no_exceptions ${here}/one_line.cmake CXX=${CMAKE_CXX_COMPILER} SOURCE=${here}/consumer.cpp
+  DIR=${there}/no_exceptions COPY=${PROJECT_SOURCE_DIR}/include/seqpar FLAGS=-fno-exceptions)
+
+# Two translation units that include everything link: no definition is doubled.
+add_executable(seqpar_two_units ${here}/consumer.cpp ${here}/other_unit.cpp)
+seqpar_own(seqpar_two_units)
+add_test(NAME package.two_units COMMAND seqpar_two_units)
+
+get_property(all DIRECTORY PROPERTY TESTS)
+list(FILTER all INCLUDE REGEX "^package")
+set_tests_properties(${all} PROPERTIES LABELS package TIMEOUT 300)
