@@ -263,7 +263,10 @@ struct backward_pass : pass_base<Plan, Exec> {
     store(part_of(all, s.joint_q, s.heads), dq_view(1), write::assign);
     if (plan.team_.size() > 1)
       if (status st = this->carry(
-              {"joint dQ", 0}, [&](auto& g) { post_copy(g, plan.team_, s.joint_out, array_of(all), array_of(all)); },
+              {"joint dQ", 0},
+              [&](auto& g) {
+                post_copy(g, plan.team_, s.joint_out, array_of(part_of(all, {0, n.joint_q}, s.heads)), array_of(all));
+              },
               [] {});
           !st.ok())
         return st;

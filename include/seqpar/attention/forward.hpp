@@ -90,11 +90,12 @@ struct forward_pass : pass_base<Plan, Exec> {
           !st.ok())
         return st;
     if (n.joint_q == 0 || plan.team_.size() == 1) return {};
+    const interval all{0, n.joint_q};
     return this->carry(
         {"joint results", 0},
         [&](auto& g) {
-          post_copy(g, plan.team_, s.joint_out, array_of(a.joint.out), array_of(a.joint.out));
-          post_copy(g, plan.team_, s.joint_out, array_of(a.joint.lse), array_of(a.joint.lse));
+          post_copy(g, plan.team_, s.joint_out, array_of(part_of(a.joint.out, all, s.heads)), array_of(a.joint.out));
+          post_copy(g, plan.team_, s.joint_out, array_of(part_of(a.joint.lse, all, s.heads)), array_of(a.joint.lse));
         },
         [] {});
   }

@@ -74,9 +74,9 @@ struct vectors {
     return v;
   }
   [[gnu::always_inline]] static inline floats load(const float* p) { return load<floats>(p); }
-  [[gnu::always_inline]] static inline void store(float* p, floats v) { __builtin_memcpy(p, &v, Bytes); }
+  [[gnu::always_inline]] static inline void store(float* p, const floats& v) { __builtin_memcpy(p, &v, Bytes); }
   [[gnu::always_inline]] static inline floats splat(float x) { return floats{} + x; }
-  [[gnu::always_inline]] static inline bool any(ints mask) {
+  [[gnu::always_inline]] static inline bool any(const ints& mask) {
     std::int32_t seen = 0;
     for (int i = 0; i < lanes; ++i) seen |= mask[i];
     return seen != 0;
@@ -84,7 +84,7 @@ struct vectors {
 
   /// e^x, within 2 ulp for x ≤ 88; exactly 1 at 0, exactly 0 below −87.33 (so at −∞); NaN stays NaN.
   /// x = n·ln 2 + r, |r| ≤ ln 2 / 2: a polynomial in r (coefficients of Cephes' expf) times 2^n.
-  [[gnu::always_inline]] static inline floats exp(floats x) {
+  [[gnu::always_inline]] static inline floats exp(const floats& x) {
     // Adding 1.5·2^23 + 127 leaves n + 127 in the low bits, where a shift makes it the exponent of 2^n.
     const float magic = 12582912.0f + 127.0f;
     const floats shifted = x * 1.44269504088896341f + magic;

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One attention problem on global tensors: dealt to thread ranks, run, gathered, and beside it the fp64 definition and
+// the bytes that must move.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <seqpar/attention/plan.hpp>
+#include <seqpar/transport/threads.hpp>
+#include <seqpar/transport/traced.hpp>
+#include <tests/support/any.hpp>
+#include <tests/support/dense.hpp>
+#include <tests/support/recipe.hpp>
+#include <tests/support/tolerance.hpp>
+
+namespace seqpar::test {
+
+/// How the ranks' tensors lie in memory.
+enum class strides { dense, heads_first, packed_qkv, padded };
+
+struct problem {
+  any_layout q_layout;
+  any_layout kv_layout;
+  any_mask mask;
+  attention_shape shape;
+  mesh_shape team = {.ring = 1, .all_to_all = 1};
+  attention_options options = {.passes = forward_backward};
+  strides memory = strides::dense;
+  std::optional<std::uint64_t> adversary = {};
+  bool with_dlse = false;
+  std::vector<int> ranks = {};  ///< of the world; empty: all, in order
+  int world = 0;                ///< 0: as many as the mesh
+};
+
+/// Global tensors in fp32 (joint tokens in their place among the others), before rounding to T.
+struct tensors {
+  std::vector<float> q, k, v, dout, dlse;
+};
+
+/// What all ranks computed together, on global positions, and what each of them sent.
+template <class T>
+struct outcome {
+  std::vector<T> out, dq, dk, dv;
+  std::vector<float> lse;
+  std::vector<index_t> forward_bytes, backward_bytes;
+  std::vector<memory_sizes> memory;
+  bool replicas_agree = true;
+};
+
+inline dense_shape dense_shape_of(const problem& p) {
+  const attention_shape& n = p.shape;
+  return {n.batch,
+          p.q_layout.token_count() + n.joint_q,
+          p.kv_layout.token_count() + n.joint_kv,
+          n.heads,
+          n.kv_heads,
+          n.head_dim,
+          n.v_dim()};
+}
+
+inline tensors recipe_tensors(const problem& p) {
+  const dense_shape d = dense_shape_of(p);
+  tensors t{filled<float>(tag::q, d.q_size()),
+            filled<float>(tag::k, d.k_size()),
+            filled<float>(tag::v, d.v_size()),
+            filled<float>(tag::dout, d.out_size()),
+            {}};
+  if (p.with_dlse) t.dlse = filled<float>(tag::dlse, d.lse_size());
+  return t;
+}
+
+template <class T>
+std::vector<T> rounded(const std::vector<float>& x) {
+  std::vector<T> y;
+  y.reserve(x.size());
+  for (float v : x) y.push_back(T(v));
+  return y;
+}
+
+/// A tensor of one rank in one of the ways of lying in memory, with poison around and between its elements.
+template <class T>
+class rank_tensor {
+ public:
+  rank_tensor(std::array<index_t, 4> shape, strides how, T poison) {
+    const auto [b, t, h, d] = shape;
+    switch (how) {
+      case strides::dense:
+        stride_ = {t * h * d, h * d, d, 1};
+        break;
+      case strides::heads_first:
+        stride_ = {h * t * d, d, t * d, 1};
+        break;
+      case strides::packed_qkv:
+        stride_ = {t * h * 3 * d, h * 3 * d, 3 * d, 1};
+        break;
+      case strides::padded:
+        stride_ = {(t + 1) * (h * (d + 3) + 5), h * (d + 3) + 5, d + 3, 1};
+        break;
+    }
+    shape_ = shape;
+    index_t size = guard_ + 1;
+    for (int i = 0; i < 4; ++i) size += shape[static_cast<std::size_t>(i)] * stride_[static_cast<std::size_t>(i)];
+    data_.assign(static_cast<std::size_t>(size + guard_), poison);
+    used_.assign(data_.size(), false);
+    const rows_view<T> v = view();
+    for (index_t x = 0; x < b; ++x)
+      for (index_t y = 0; y < t; ++y)
+        for (index_t z = 0; z < h; ++z)
+          for (index_t w = 0; w < d; ++w) used_[static_cast<std::size_t>(v.row(x, y, z) + w - data_.data())] = true;
+    poison_ = poison;
+  }
+  rows_view<T> view() { return {data_.data() + guard_, shape_, stride_}; }
+  /// Is every byte that is no element as it was?
+  bool surroundings_untouched() const {
+    for (std::size_t i = 0; i < data_.size(); ++i)
+      if (!used_[i] && std::memcmp(&data_[i], &poison_, sizeof(T)) != 0) return false;
+    return true;
+  }
+
+ private:
+  static constexpr index_t guard_ = 7;
+  std::array<index_t, 4> shape_, stride_;
+  std::vector<T> data_;
+  std::vector<bool> used_;
+  T poison_;
+};
+
+/// Memory of exactly the sizes asked for, with canaries before and behind every region.
+class guarded_memory {
+ public:
+  explicit guarded_memory(const memory_sizes& n) : sizes_{n.tables, n.scratch, n.exchange, n.saved} {
+    for (std::size_t i = 0; i < 4; ++i) {
+      const auto bytes = static_cast<std::size_t>(sizes_[i]);
+      data_[i].assign(bytes + 3 * line, std::byte{0xA5});
+      auto address = reinterpret_cast<std::uintptr_t>(data_[i].data()) + line;
+      address = (address + line - 1) / line * line;
+      start_[i] = reinterpret_cast<std::byte*>(address);
+      std::fill_n(start_[i], bytes, std::byte{0xFF});  // NaN in every element type
+    }
+  }
+  operator seqpar::memory() const { return {at(0), at(1), at(2), at(3)}; }
+  bool intact() const {
+    for (std::size_t i = 0; i < 4; ++i) {
+      for (const std::byte* p = data_[i].data(); p < start_[i]; ++p)
+        if (*p != std::byte{0xA5}) return false;
+      for (const std::byte* p = start_[i] + sizes_[i]; p < data_[i].data() + data_[i].size(); ++p)
+        if (*p != std::byte{0xA5}) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t line = 64;
+  region at(std::size_t i) const { return {sizes_[i] ? start_[i] : nullptr, sizes_[i]}; }
+  std::array<index_t, 4> sizes_;
+  std::array<std::vector<std::byte>, 4> data_;
+  std::array<std::byte*, 4> start_;
+};
+
+namespace detail {
+inline index_t dealt_offset(index_t joint, joint_place where) {
+  return where == joint_place::front ? joint : 0;
+}
+inline index_t joint_offset(index_t dealt, joint_place where) {
+  return where == joint_place::front ? 0 : dealt;
+}
+}  // namespace detail
+
+/// Runs the problem on thread ranks. Throws what a rank throws. `kernel` computes the blocks.
+template <class T, class Kernel = host_fast>
+outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) {
+  const attention_shape& n = p.shape;
+  const dense_shape d = dense_shape_of(p);
+  const int members = static_cast<int>(p.team.ring * p.team.all_to_all);
+  const T nan = T(std::numeric_limits<float>::quiet_NaN());
+  outcome<T> result;
+  result.out.assign(static_cast<std::size_t>(d.out_size()), nan);
+  result.lse.assign(static_cast<std::size_t>(d.lse_size()), std::numeric_limits<float>::quiet_NaN());
+  result.dq.assign(static_cast<std::size_t>(d.q_size()), nan);
+  result.dk.assign(static_cast<std::size_t>(d.k_size()), nan);
+  result.dv.assign(static_cast<std::size_t>(d.v_size()), nan);
+  result.forward_bytes.resize(static_cast<std::size_t>(members));
+  result.backward_bytes.resize(static_cast<std::size_t>(members));
+  result.memory.resize(static_cast<std::size_t>(members));
+  std::atomic<bool> agree = true;
+
+  std::vector<int> ranks = p.ranks;
+  if (ranks.empty())
+    for (int r = 0; r < members; ++r) ranks.push_back(r);
+  threads::options world_options{.ranks = p.world ? p.world : members};
+  if (p.adversary) world_options.adversary = *p.adversary;
+
+  run_ranks(world_options, [&](threads::transport world) {
+    if (std::find(ranks.begin(), ranks.end(), world.rank()) == ranks.end()) return;
+    flight_record record(world.rank(), world.size(), 16);
+    const mesh team(traced<threads::transport>(world, record), p.team, ranks);
+    const int me = team.index();
+    auto plan = plan_attention<T>(team, p.q_layout, p.kv_layout, p.mask, n, p.options, kernel);
+    const index_t rows = plan.q_rows(), keys = plan.kv_rows();
+    guarded_memory memory(plan.memory());
+    plan.prepare(memory, on_host{});
+
+    // Global row of every local one; a joint row is its own index in the joint tensor.
+    const auto q_global = [&](index_t i) {
+      return detail::dealt_offset(n.joint_q, n.joint) + p.q_layout.global_of(me, i);
+    };
+    const auto k_global = [&](index_t i) {
+      return detail::dealt_offset(n.joint_kv, n.joint) + p.kv_layout.global_of(me, i);
+    };
+    const auto q_joint = [&](index_t i) { return detail::joint_offset(p.q_layout.token_count(), n.joint) + i; };
+    const auto k_joint = [&](index_t i) { return detail::joint_offset(p.kv_layout.token_count(), n.joint) + i; };
+    const auto load = [](auto view, const std::vector<float>& from, index_t tokens, auto&& global) {
+      using E = std::remove_pointer_t<decltype(view.pointer)>;
+      for (index_t b = 0; b < view.batch(); ++b)
+        for (index_t t = 0; t < view.tokens(); ++t)
+          for (index_t h = 0; h < view.heads(); ++h)
+            for (index_t e = 0; e < view.dim(); ++e)
+              view.row(b, t, h)[e] =
+                  E(from[static_cast<std::size_t>(((b * tokens + global(t)) * view.heads() + h) * view.dim() + e)]);
+    };
+    const auto store = [&](auto view, auto& to, index_t tokens, auto&& global, bool replica) {
+      for (index_t b = 0; b < view.batch(); ++b)
+        for (index_t t = 0; t < view.tokens(); ++t)
+          for (index_t h = 0; h < view.heads(); ++h)
+            for (index_t e = 0; e < view.dim(); ++e) {
+              auto& x = to[static_cast<std::size_t>(((b * tokens + global(t)) * view.heads() + h) * view.dim() + e)];
+              const auto y = view.row(b, t, h)[e];
+              if (!replica || me == 0) x = y;
+            }
+    };
+    const std::array<index_t, 4> qs{n.batch, rows, n.heads, n.head_dim}, ks{n.batch, keys, n.kv_heads, n.head_dim},
+        vs{n.batch, keys, n.kv_heads, n.v_dim()}, os{n.batch, rows, n.heads, n.v_dim()};
+    const std::array<index_t, 4> jqs{n.batch, n.joint_q, n.heads, n.head_dim},
+        jks{n.batch, n.joint_kv, n.kv_heads, n.head_dim}, jvs{n.batch, n.joint_kv, n.kv_heads, n.v_dim()},
+        jos{n.batch, n.joint_q, n.heads, n.v_dim()};
+    const auto make = [&](std::array<index_t, 4> shape) { return rank_tensor<T>(shape, p.memory, nan); };
+    auto q = make(qs), k = make(ks), v = make(vs), out = make(os), dout = make(os), dq = make(qs), dk = make(ks),
+         dv = make(vs);
+    auto jq = make(jqs), jk = make(jks), jv = make(jvs), jout = make(jos), jdout = make(jos), jdq = make(jqs),
+         jdk = make(jks), jdv = make(jvs);
+    load(q.view(), in.q, d.q_tokens, q_global);
+    load(k.view(), in.k, d.k_tokens, k_global);
+    load(v.view(), in.v, d.k_tokens, k_global);
+    load(dout.view(), in.dout, d.q_tokens, q_global);
+    load(jq.view(), in.q, d.q_tokens, q_joint);
+    load(jk.view(), in.k, d.k_tokens, k_joint);
+    load(jv.view(), in.v, d.k_tokens, k_joint);
+    load(jdout.view(), in.dout, d.q_tokens, q_joint);
+    const bool token_major = p.memory == strides::heads_first;  // the other order of lse, to see that strides count
+    const auto numbers = [&](std::vector<float>& data, index_t tokens) -> heads_view<float> {
+      data.assign(static_cast<std::size_t>(n.batch * n.heads * tokens + 1), std::numeric_limits<float>::quiet_NaN());
+      if (token_major) return {data.data(), {n.batch, n.heads, tokens}, {n.heads * tokens, 1, n.heads}};
+      return dense_heads(data.data(), {n.batch, n.heads, tokens});
+    };
+    std::vector<float> lse_data, jlse_data, dlse_data, jdlse_data;
+    const heads_view<float> lse = numbers(lse_data, rows), jlse = numbers(jlse_data, n.joint_q);
+    heads_view<float> dlse{}, jdlse{};
+    if (!in.dlse.empty()) {
+      dlse = numbers(dlse_data, rows);
+      jdlse = numbers(jdlse_data, n.joint_q);
+      for (index_t b = 0; b < n.batch; ++b)
+        for (index_t h = 0; h < n.heads; ++h) {
+          for (index_t t = 0; t < rows; ++t)
+            dlse.at(b, h, t) = in.dlse[static_cast<std::size_t>((b * n.heads + h) * d.q_tokens + q_global(t))];
+          for (index_t t = 0; t < n.joint_q; ++t)
+            jdlse.at(b, h, t) = in.dlse[static_cast<std::size_t>((b * n.heads + h) * d.q_tokens + q_joint(t))];
+        }
+    }
+
+    const index_t before = record.bytes(direction::send);
+    check(plan.forward({.q = q.view(),
+                        .k = k.view(),
+                        .v = v.view(),
+                        .out = out.view(),
+                        .lse = lse,
+                        .joint = {.q = jq.view(), .k = jk.view(), .v = jv.view(), .out = jout.view(), .lse = jlse}},
+                       memory, on_host{}));
+    const index_t middle = record.bytes(direction::send);
+    if (p.options.passes == forward_backward)
+      check(plan.backward({.q = q.view(),
+                           .k = k.view(),
+                           .v = v.view(),
+                           .out = out.view(),
+                           .lse = lse,
+                           .dout = dout.view(),
+                           .dlse = dlse,
+                           .dq = dq.view(),
+                           .dk = dk.view(),
+                           .dv = dv.view(),
+                           .joint = {.q = jq.view(),
+                                     .k = jk.view(),
+                                     .v = jv.view(),
+                                     .out = jout.view(),
+                                     .lse = jlse,
+                                     .dout = jdout.view(),
+                                     .dlse = jdlse,
+                                     .dq = jdq.view(),
+                                     .dk = jdk.view(),
+                                     .dv = jdv.view()}},
+                          memory, on_host{}));
+    const auto m = static_cast<std::size_t>(me);
+    result.forward_bytes[m] = middle - before;
+    result.backward_bytes[m] = record.bytes(direction::send) - middle;
+    result.memory[m] = plan.memory();
+    if (!memory.intact()) raise(error(errc::invalid_argument, "test: a region of memory was written outside its size"));
+    for (const auto* x : {&q, &k, &v, &out, &dout, &dq, &dk, &dv, &jq, &jk, &jv, &jout, &jdout, &jdq, &jdk, &jdv})
+      if (!x->surroundings_untouched())
+        raise(error(errc::invalid_argument, "test: memory around a tensor was written"));
+
+    store(out.view(), result.out, d.q_tokens, q_global, false);
+    store(dq.view(), result.dq, d.q_tokens, q_global, false);
+    store(dk.view(), result.dk, d.k_tokens, k_global, false);
+    store(dv.view(), result.dv, d.k_tokens, k_global, false);
+    store(jout.view(), result.out, d.q_tokens, q_joint, true);
+    store(jdq.view(), result.dq, d.q_tokens, q_joint, true);
+    store(jdk.view(), result.dk, d.k_tokens, k_joint, true);
+    store(jdv.view(), result.dv, d.k_tokens, k_joint, true);
+    for (index_t b = 0; b < n.batch; ++b)
+      for (index_t h = 0; h < n.heads; ++h) {
+        for (index_t t = 0; t < rows; ++t)
+          result.lse[static_cast<std::size_t>((b * n.heads + h) * d.q_tokens + q_global(t))] = lse.at(b, h, t);
+        if (me == 0)
+          for (index_t t = 0; t < n.joint_q; ++t)
+            result.lse[static_cast<std::size_t>((b * n.heads + h) * d.q_tokens + q_joint(t))] = jlse.at(b, h, t);
+      }
+    // Replicated results must be the same bits everywhere: hash them and compare through a second exchange of hashes.
+    std::uint64_t hash = 1469598103934665603u;
+    const auto mix = [&](auto view) {
+      for (index_t b = 0; b < view.batch(); ++b)
+        for (index_t t = 0; t < view.tokens(); ++t)
+          for (index_t h = 0; h < view.heads(); ++h)
+            for (index_t e = 0; e < view.dim(); ++e) {
+              std::uint32_t bits = 0;
+              std::memcpy(&bits, view.row(b, t, h) + e, sizeof(T));
+              hash = (hash ^ bits) * 1099511628211u;
+            }
+    };
+    mix(jout.view());
+    if (p.options.passes == forward_backward && p.options.joint_gradient == joint_gradient::complete) {
+      mix(jdq.view());
+      mix(jdk.view());
+      mix(jdv.view());
+    }
+    static_assert(sizeof(hash) == 8);
+    auto group = world.group();
+    group.reserve(members, members);
+    std::vector<std::uint64_t> hashes(ranks.size());
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (static_cast<int>(r) == me) continue;
+      group.send(dense_block(&hash, 8), ranks[r]);
+      group.recv(dense_block(&hashes[r], 8), ranks[r]);
+    }
+    check(world.launch(group, on_host{}));
+    check(world.wait(group, on_host{}));
+    for (std::size_t r = 0; r < ranks.size(); ++r)
+      if (static_cast<int>(r) != me && hashes[r] != hash) agree = false;
+  });
+  result.replicas_agree = agree;
+  return result;
+}
+
+/// The definition, on inputs rounded to T first. Masks see global positions, joint tokens included.
+template <class T>
+dense_result definition(const problem& p, const tensors& in) {
+  const dense_shape d = dense_shape_of(p);
+  const any_mask mask = seqpar::bound(p.mask, d.q_tokens, d.k_tokens);
+  const double scale = p.options.scale ? static_cast<double>(*p.options.scale) : default_scale;
+  return dense_attention(d, {scale, std::same_as<T, float> ? 0.0 : roundoff<T>}, rounded<T>(in.q), rounded<T>(in.k),
+                         rounded<T>(in.v),
+                         p.options.passes == forward_backward ? rounded<T>(in.dout) : std::vector<T>(), in.dlse,
+                         [&](index_t q, index_t k) { return mask.allows(q, k); });
+}
+
+/// The bytes that member `me` must send in the two passes when every wanted entry that another member holds moves once:
+/// counted entry by entry from the layouts, the mask and the heads, without looking at the library's routes.
+/// For schedule::direct, assign, complete joint gradients.
+struct byte_count {
+  index_t forward = 0, backward = 0;
+};
+template <class T>
+std::vector<byte_count> wanted_bytes(const problem& p) {
+  const attention_shape& n = p.shape;
+  const dense_shape d = dense_shape_of(p);
+  const any_mask mask = seqpar::bound(p.mask, d.q_tokens, d.k_tokens);
+  const int R = static_cast<int>(p.team.ring), U = static_cast<int>(p.team.all_to_all), P = R * U;
+  const bool inside = p.team.inside == axis::all_to_all;
+  const auto ring_of = [&](int m) { return inside ? m / U : m % R; };
+  const auto group_of = [&](int m) { return inside ? m % U : m / R; };
+  const auto share = [](index_t count, index_t parts, index_t i) {
+    return interval{i * (count / parts) + std::min(i, count % parts),
+                    (i + 1) * (count / parts) + std::min(i + 1, count % parts)};
+  };
+  const auto heads = [&](int m) { return share(n.heads, U, group_of(m)); };
+  const auto kv_heads = [&](int m) {
+    std::set<index_t> used;
+    for (index_t h = heads(m).lo; h < heads(m).hi; ++h) used.insert(h / (n.heads / n.kv_heads));
+    return static_cast<index_t>(used.size());
+  };
+  const auto q_position = [&](index_t t) { return detail::dealt_offset(n.joint_q, n.joint) + t; };
+  const auto k_position = [&](index_t t) { return detail::dealt_offset(n.joint_kv, n.joint) + t; };
+  // queries of each ring index: those of its members, and its share of the joint ones
+  std::vector<std::vector<index_t>> queries(static_cast<std::size_t>(R)), keys(static_cast<std::size_t>(R));
+  for (int m = 0; m < P; ++m) {
+    for (index_t i = 0; i < p.q_layout.count_of(m); ++i)
+      queries[static_cast<std::size_t>(ring_of(m))].push_back(q_position(p.q_layout.global_of(m, i)));
+    for (index_t i = 0; i < p.kv_layout.count_of(m); ++i)
+      keys[static_cast<std::size_t>(ring_of(m))].push_back(k_position(p.kv_layout.global_of(m, i)));
+  }
+  for (int r = 0; r < R; ++r) {
+    const interval mine = share(n.joint_q, R, r);
+    for (index_t j = mine.lo; j < mine.hi; ++j)
+      queries[static_cast<std::size_t>(r)].push_back(detail::joint_offset(p.q_layout.token_count(), n.joint) + j);
+  }
+  // needed[r][s]: keys of ring index s that some query of ring index r may see
+  std::vector<std::vector<index_t>> needed(static_cast<std::size_t>(R),
+                                           std::vector<index_t>(static_cast<std::size_t>(R)));
+  for (int r = 0; r < R; ++r)
+    for (int s = 0; s < R; ++s)
+      for (index_t k : keys[static_cast<std::size_t>(s)]) {
+        bool seen = !mask.knows_reach() && !queries[static_cast<std::size_t>(r)].empty();
+        for (index_t q : queries[static_cast<std::size_t>(r)]) seen = seen || mask.allows(q, k);
+        needed[static_cast<std::size_t>(r)][static_cast<std::size_t>(s)] += seen;
+      }
+
+  const index_t size = static_cast<index_t>(sizeof(T)), D = n.head_dim, V = n.v_dim(), B = n.batch;
+  const bool resend = p.options.reuse == reuse::resend;
+  std::vector<byte_count> all(static_cast<std::size_t>(P));
+  for (int m = 0; m < P; ++m) {
+    byte_count& c = all[static_cast<std::size_t>(m)];
+    const index_t rows = p.q_layout.count_of(m), kv = p.kv_layout.count_of(m);
+    for (int o = 0; o < P; ++o) {
+      if (o == m) continue;
+      if (ring_of(o) == ring_of(m)) {  // heads: my rows to the one that attends for those heads, and results back
+        const index_t q_in = rows * heads(o).size(), kv_in = kv * kv_heads(o),
+                      back = p.q_layout.count_of(o) * heads(m).size();
+        c.forward += (q_in * D + kv_in * (D + V)) * size + back * (V * size + 4);
+        if (resend) c.backward += (q_in * D + kv_in * (D + V)) * size;
+        c.backward += q_in * (V * size + 8);                                // dout, lse, delta
+        c.backward += back * D * size;                                      // dq
+        c.backward += p.kv_layout.count_of(o) * kv_heads(m) * (D + V) * 4;  // dk, dv in fp32
+      }
+      if (group_of(o) == group_of(m)) {  // my keys to those whose queries see them, their gradients back
+        const index_t out =
+            needed[static_cast<std::size_t>(ring_of(o))][static_cast<std::size_t>(ring_of(m))] * kv_heads(m);
+        const index_t home =
+            needed[static_cast<std::size_t>(ring_of(m))][static_cast<std::size_t>(ring_of(o))] * kv_heads(m);
+        c.forward += out * (D + V) * size;
+        if (resend) c.backward += out * (D + V) * size;
+        c.backward += home * (D + V) * 4;
+      }
+      // joint tokens: results of my share to everybody; my gradients to the slices' owners, finished slices to
+      // everybody
+      const index_t results = share(n.joint_q, R, ring_of(m)).size() * heads(m).size();
+      c.forward += results * (V * size + 4);
+      c.backward += results * D * size;
+      c.backward += share(n.joint_kv, P, o).size() * kv_heads(m) * (D + V) * 4;
+      c.backward += share(n.joint_kv, P, m).size() * n.kv_heads * (D + V) * 4;
+    }
+    c.forward *= B;
+    c.backward *= B;
+  }
+  return all;
+}
+
+/// The first thing that is wrong with an outcome, or "": values element by element, replicas, bytes where they are
+/// known.
+template <class T>
+std::string fault_of(const problem& p, const outcome<T>& got, const dense_result& want) {
+  const auto tell = [](const char* name, const verdict& v) {
+    std::ostringstream text;
+    text << name << ": " << v;
+    return text.str();
+  };
+  if (const verdict v = compare(got.out, want.out, want.out_magnitude); !v) return tell("out", v);
+  if (const verdict v = compare(got.lse, want.lse, want.lse_magnitude); !v) return tell("lse", v);
+  if (p.options.passes == forward_backward) {
+    if (const verdict v = compare(got.dq, want.dq, want.dq_magnitude); !v) return tell("dq", v);
+    if (p.options.joint_gradient == joint_gradient::complete || p.shape.joint_kv == 0) {
+      if (const verdict v = compare(got.dk, want.dk, want.dk_magnitude); !v) return tell("dk", v);
+      if (const verdict v = compare(got.dv, want.dv, want.dv_magnitude); !v) return tell("dv", v);
+    }
+  }
+  if (!got.replicas_agree) return "replicated results differ between ranks";
+  if (p.options.schedule == schedule::direct && p.options.joint_gradient == joint_gradient::complete) {
+    const std::vector<byte_count> bytes = wanted_bytes<T>(p);
+    for (std::size_t m = 0; m < bytes.size(); ++m) {
+      if (got.forward_bytes[m] != bytes[m].forward)
+        return "rank " + std::to_string(m) + " sent " + std::to_string(got.forward_bytes[m]) +
+               " bytes forward, wanted are " + std::to_string(bytes[m].forward);
+      if (p.options.passes == forward_backward && got.backward_bytes[m] != bytes[m].backward)
+        return "rank " + std::to_string(m) + " sent " + std::to_string(got.backward_bytes[m]) +
+               " bytes backward, wanted are " + std::to_string(bytes[m].backward);
+    }
+  }
+  return "";
+}
+
+}  // namespace seqpar::test
