@@ -19,13 +19,15 @@ using namespace seqpar;
 [[gnu::noinline]] float multiply_adds(index_t rounds, float factor) {
   using V = vectors<native_vector_bytes>;
   constexpr int sums = V::registers == 32 ? 24 : 12;
-  V::floats sum[sums];
-  detail::each<sums>([&](auto i) __attribute__((always_inline)) { sum[i] = V::splat(static_cast<float>(int{i})); });
+  V::floats sum[sums], total{};
+#pragma GCC unroll 32
+  for (int i = 0; i < sums; ++i) sum[i] = V::splat(static_cast<float>(i));
   const V::floats a = V::splat(factor), b = V::splat(1);
   for (index_t r = 0; r < rounds; ++r)
-    detail::each<sums>([&](auto i) __attribute__((always_inline)) { sum[i] = sum[i] * a + b; });
-  V::floats total{};
-  detail::each<sums>([&](auto i) __attribute__((always_inline)) { total += sum[i]; });
+#pragma GCC unroll 32
+    for (int i = 0; i < sums; ++i) sum[i] = sum[i] * a + b;
+#pragma GCC unroll 32
+  for (int i = 0; i < sums; ++i) total += sum[i];
   return total[0];
 }
 

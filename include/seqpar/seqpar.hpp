@@ -59,6 +59,7 @@
 #include <seqpar/exchange/exchange.hpp>
 #include <seqpar/exchange/gather.hpp>
 #include <seqpar/exchange/holding.hpp>
+#include <seqpar/exchange/ownership.hpp>
 #include <seqpar/exchange/reshard.hpp>
 #include <seqpar/exchange/route.hpp>
 #include <seqpar/exchange/scatter.hpp>

@@ -59,23 +59,38 @@ class any_layout {
   std::string name_;
 };
 
+/// Is a mask's reach exactly what its queries see, or may it hold more (when a bare functor takes part)?
+enum class reaching { exact, superset };
+
 /// Offers try_key_intervals, so that a plan uses intervals where the mask inside has them and asks it otherwise.
 class any_mask {
  public:
   template <class M>
-  requires(!std::same_as<M, any_mask>) && attention_mask<M> explicit any_mask(const M& mask, std::string name = "")
+  requires(!std::same_as<M, any_mask>) && attention_mask<M> explicit any_mask(const M& mask, std::string name = "",
+                                                                              reaching reach = reaching::exact)
       : self_(std::make_shared<model<M>>(mask)),
-  name_(std::move(name)) {}
+  name_(std::move(name)), reaching_(reach) {}
   bool allows(index_t q, index_t k) const { return self_->allows(q, k); }
   std::optional<interval_pair> try_key_intervals(index_t q) const { return self_->intervals(q); }
   template <class F>
   void reach(interval q, F&& f) const {
     self_->reach(q, [&](interval k) { f(k); });
   }
-  any_mask bound(index_t q_tokens, index_t k_tokens) const { return self_->bound(q_tokens, k_tokens, name_); }
+  any_mask bound(index_t q_tokens, index_t k_tokens) const {
+    any_mask b = self_->bound(q_tokens, k_tokens, name_);
+    b.reaching_ = reaching_;
+    return b;
+  }
   const char* problem() const { return self_->problem(); }
   /// Does it say which keys must travel? A bare functor does not: then all of them do.
   bool knows_reach() const { return self_->knows_reach(); }
+  /// Must key k travel to one who holds query q? Exact: when q sees it. Else when the reach of q alone has it.
+  bool sends(index_t q, index_t k) const {
+    if (reaching_ == reaching::exact && knows_reach()) return allows(q, k);
+    bool inside = false;
+    reach({q, q + 1}, [&](interval keys) { inside = inside || keys.contains(k); });
+    return inside;
+  }
   const std::string& name() const { return name_; }
 
  private:
@@ -112,6 +127,7 @@ class any_mask {
   };
   std::shared_ptr<const base> self_;
   std::string name_;
+  reaching reaching_ = reaching::exact;
 };
 
 }  // namespace seqpar::test

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -44,6 +45,7 @@ struct problem {
 /// Global tensors in fp32 (joint tokens in their place among the others), before rounding to T.
 struct tensors {
   std::vector<float> q, k, v, dout, dlse;
+  std::vector<float> dq = {}, dk = {}, dv = {};  ///< what gradients are added to (write::add); empty: zeros
 };
 
 /// What all ranks computed together, on global positions, and what each of them sent.
@@ -54,6 +56,8 @@ struct outcome {
   std::vector<index_t> forward_bytes, backward_bytes;
   std::vector<memory_sizes> memory;
   bool replicas_agree = true;
+  /// joint_gradient::partial: dk and dv of joint keys are sums over the ranks; here the rounding of their terms.
+  std::vector<double> dk_rounding, dv_rounding;
 };
 
 inline dense_shape dense_shape_of(const problem& p) {
@@ -75,6 +79,11 @@ inline tensors recipe_tensors(const problem& p) {
             filled<float>(tag::dout, d.out_size()),
             {}};
   if (p.with_dlse) t.dlse = filled<float>(tag::dlse, d.lse_size());
+  if (p.options.gradients == write::add) {
+    t.dq = filled<float>(tag::dq, d.q_size());
+    t.dk = filled<float>(tag::dk, d.k_size());
+    t.dv = filled<float>(tag::dv, d.v_size());
+  }
   return t;
 }
 
@@ -192,6 +201,10 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
   result.backward_bytes.resize(static_cast<std::size_t>(members));
   result.memory.resize(static_cast<std::size_t>(members));
   std::atomic<bool> agree = true;
+  std::vector<double> dk_sums(result.dk.size()), dv_sums(result.dv.size());
+  result.dk_rounding.assign(result.dk.size(), 0);
+  result.dv_rounding.assign(result.dv.size(), 0);
+  std::mutex sums;
 
   std::vector<int> ranks = p.ranks;
   if (ranks.empty())
@@ -255,6 +268,17 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
     load(jk.view(), in.k, d.k_tokens, k_joint);
     load(jv.view(), in.v, d.k_tokens, k_joint);
     load(jdout.view(), in.dout, d.q_tokens, q_joint);
+    if (p.options.gradients == write::add) {
+      const auto prior = [&](auto& dealt, auto& joint, const std::vector<float>& from, index_t size, index_t tokens,
+                             auto&& global, auto&& joint_row) {
+        const std::vector<float> zeros(from.empty() ? static_cast<std::size_t>(size) : 0);
+        load(dealt.view(), from.empty() ? zeros : from, tokens, global);
+        load(joint.view(), from.empty() ? zeros : from, tokens, joint_row);
+      };
+      prior(dq, jdq, in.dq, d.q_size(), d.q_tokens, q_global, q_joint);
+      prior(dk, jdk, in.dk, d.k_size(), d.k_tokens, k_global, k_joint);
+      prior(dv, jdv, in.dv, d.v_size(), d.k_tokens, k_global, k_joint);
+    }
     const bool token_major = p.memory == strides::heads_first;  // the other order of lse, to see that strides count
     const auto numbers = [&](std::vector<float>& data, index_t tokens) -> heads_view<float> {
       data.assign(static_cast<std::size_t>(n.batch * n.heads * tokens + 1), std::numeric_limits<float>::quiet_NaN());
@@ -322,8 +346,26 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
     store(dv.view(), result.dv, d.k_tokens, k_global, false);
     store(jout.view(), result.out, d.q_tokens, q_joint, true);
     store(jdq.view(), result.dq, d.q_tokens, q_joint, true);
-    store(jdk.view(), result.dk, d.k_tokens, k_joint, true);
-    store(jdv.view(), result.dv, d.k_tokens, k_joint, true);
+    if (p.options.joint_gradient == joint_gradient::complete) {
+      store(jdk.view(), result.dk, d.k_tokens, k_joint, true);
+      store(jdv.view(), result.dv, d.k_tokens, k_joint, true);
+    } else if (p.options.passes == forward_backward) {
+      const std::lock_guard lock(sums);
+      const auto sum = [&](auto view, std::vector<T>& to, std::vector<double>& total, std::vector<double>& rounding) {
+        for (index_t b = 0; b < view.batch(); ++b)
+          for (index_t t = 0; t < view.tokens(); ++t)
+            for (index_t h = 0; h < view.heads(); ++h)
+              for (index_t e = 0; e < view.dim(); ++e) {
+                const auto i =
+                    static_cast<std::size_t>(((b * d.k_tokens + k_joint(t)) * view.heads() + h) * view.dim() + e);
+                const auto x = static_cast<double>(view.row(b, t, h)[e]);
+                to[i] = T(static_cast<float>(total[i] += x));
+                rounding[i] += std::abs(x) * roundoff<T>;
+              }
+      };
+      sum(jdk.view(), result.dk, dk_sums, result.dk_rounding);
+      sum(jdv.view(), result.dv, dv_sums, result.dv_rounding);
+    }
     for (index_t b = 0; b < n.batch; ++b)
       for (index_t h = 0; h < n.heads; ++h) {
         for (index_t t = 0; t < rows; ++t)
@@ -374,15 +416,34 @@ dense_result definition(const problem& p, const tensors& in) {
   const dense_shape d = dense_shape_of(p);
   const any_mask mask = seqpar::bound(p.mask, d.q_tokens, d.k_tokens);
   const double scale = p.options.scale ? static_cast<double>(*p.options.scale) : default_scale;
-  return dense_attention(d, {scale, std::same_as<T, float> ? 0.0 : roundoff<T>}, rounded<T>(in.q), rounded<T>(in.k),
-                         rounded<T>(in.v),
-                         p.options.passes == forward_backward ? rounded<T>(in.dout) : std::vector<T>(), in.dlse,
-                         [&](index_t q, index_t k) { return mask.allows(q, k); });
+  dense_result want =
+      dense_attention(d, {scale, std::same_as<T, float> ? 0.0 : roundoff<T>}, rounded<T>(in.q), rounded<T>(in.k),
+                      rounded<T>(in.v), p.options.passes == forward_backward ? rounded<T>(in.dout) : std::vector<T>(),
+                      in.dlse, [&](index_t q, index_t k) { return mask.allows(q, k); });
+  if (p.options.passes == forward_only || p.options.gradients == write::assign) return want;
+  // dq is rounded to T on its way home and again when added. Partial joint sums hold what was there once a rank.
+  const index_t first = detail::joint_offset(p.kv_layout.token_count(), p.shape.joint);
+  const interval joint{first, first + p.shape.joint_kv};
+  const auto ranks = static_cast<double>(p.team.ring * p.team.all_to_all);
+  const auto add = [&](std::vector<double>& value, std::vector<double>& magnitude, const std::vector<float>& prior,
+                       index_t row_size, bool keys) {
+    for (std::size_t i = 0; i < prior.size(); ++i) {
+      const bool shared = keys && joint.contains(static_cast<index_t>(i) / row_size % d.k_tokens) &&
+                          p.options.joint_gradient == joint_gradient::partial;
+      const double there = static_cast<double>(T(prior[i])) * (shared ? ranks : 1.0);
+      magnitude[i] += std::abs(there) + std::abs(value[i]) * roundoff<T> / (roundings * 0x1p-24);
+      value[i] += there;
+    }
+  };
+  add(want.dq, want.dq_magnitude, in.dq, d.heads * d.qk_dim, false);
+  add(want.dk, want.dk_magnitude, in.dk, d.kv_heads * d.qk_dim, true);
+  add(want.dv, want.dv_magnitude, in.dv, d.kv_heads * d.v_dim, true);
+  return want;
 }
 
-/// The bytes that member `me` must send in the two passes when every wanted entry that another member holds moves once:
-/// counted entry by entry from the layouts, the mask and the heads, without looking at the library's routes.
-/// For schedule::direct, assign, complete joint gradients.
+/// The bytes that each member must send in the two passes when every wanted entry that another member holds moves once
+/// (pass_along: once over every link on its way): counted entry by entry from the layouts, the mask and the heads,
+/// without looking at the library's routes.
 struct byte_count {
   index_t forward = 0, backward = 0;
 };
@@ -420,16 +481,33 @@ std::vector<byte_count> wanted_bytes(const problem& p) {
     for (index_t j = mine.lo; j < mine.hi; ++j)
       queries[static_cast<std::size_t>(r)].push_back(detail::joint_offset(p.q_layout.token_count(), n.joint) + j);
   }
-  // needed[r][s]: keys of ring index s that some query of ring index r may see
-  std::vector<std::vector<index_t>> needed(static_cast<std::size_t>(R),
-                                           std::vector<index_t>(static_cast<std::size_t>(R)));
-  for (int r = 0; r < R; ++r)
-    for (int s = 0; s < R; ++s)
-      for (index_t k : keys[static_cast<std::size_t>(s)]) {
-        bool seen = !mask.knows_reach() && !queries[static_cast<std::size_t>(r)].empty();
-        for (index_t q : queries[static_cast<std::size_t>(r)]) seen = seen || mask.allows(q, k);
-        needed[static_cast<std::size_t>(r)][static_cast<std::size_t>(s)] += seen;
+  // keys_sent[r][s]: keys of ring index s that r sends to another; sums_sent[r][s]: of whose gradients r sends sums.
+  // direct: the owner sends to each who may see the key, each of those sends its gradient straight back.
+  // pass_along: the key goes from neighbour to neighbour to the farthest who may see it, the sum from the nearest home.
+  using counts = std::vector<std::vector<index_t>>;
+  const counts zeros(static_cast<std::size_t>(R), std::vector<index_t>(static_cast<std::size_t>(R)));
+  counts keys_sent = zeros, sums_sent = zeros;
+  for (int s = 0; s < R; ++s)
+    for (index_t k : keys[static_cast<std::size_t>(s)]) {
+      int nearest = R, farthest = 0;
+      for (int distance = 1; distance < R; ++distance) {
+        const auto r = static_cast<std::size_t>((s + distance) % R);
+        bool seen = false;
+        for (index_t q : queries[r]) seen = seen || mask.sends(q, k);
+        if (!seen) continue;
+        nearest = std::min(nearest, distance);
+        farthest = distance;
+        if (p.options.schedule == schedule::pass_along) continue;
+        ++keys_sent[static_cast<std::size_t>(s)][static_cast<std::size_t>(s)];
+        ++sums_sent[r][static_cast<std::size_t>(s)];
       }
+      if (p.options.schedule == schedule::direct || farthest == 0) continue;
+      for (int distance = 0; distance < R; ++distance) {
+        const auto r = static_cast<std::size_t>((s + distance) % R);
+        keys_sent[r][static_cast<std::size_t>(s)] += distance < farthest;
+        sums_sent[r][static_cast<std::size_t>(s)] += distance >= nearest;
+      }
+    }
 
   const index_t size = static_cast<index_t>(sizeof(T)), D = n.head_dim, V = n.v_dim(), B = n.batch;
   const bool resend = p.options.reuse == reuse::resend;
@@ -448,31 +526,30 @@ std::vector<byte_count> wanted_bytes(const problem& p) {
         c.backward += back * D * size;                                      // dq
         c.backward += p.kv_layout.count_of(o) * kv_heads(m) * (D + V) * 4;  // dk, dv in fp32
       }
-      if (group_of(o) == group_of(m)) {  // my keys to those whose queries see them, their gradients back
-        const index_t out =
-            needed[static_cast<std::size_t>(ring_of(o))][static_cast<std::size_t>(ring_of(m))] * kv_heads(m);
-        const index_t home =
-            needed[static_cast<std::size_t>(ring_of(m))][static_cast<std::size_t>(ring_of(o))] * kv_heads(m);
-        c.forward += out * (D + V) * size;
-        if (resend) c.backward += out * (D + V) * size;
-        c.backward += home * (D + V) * 4;
-      }
       // joint tokens: results of my share to everybody; my gradients to the slices' owners, finished slices to
       // everybody
       const index_t results = share(n.joint_q, R, ring_of(m)).size() * heads(m).size();
       c.forward += results * (V * size + 4);
       c.backward += results * D * size;
+      if (p.options.joint_gradient == joint_gradient::partial) continue;
       c.backward += share(n.joint_kv, P, o).size() * kv_heads(m) * (D + V) * 4;
       c.backward += share(n.joint_kv, P, m).size() * n.kv_heads * (D + V) * 4;
     }
+    const auto sum = [&](const counts& sent) {
+      index_t all_rows = 0;
+      for (index_t count : sent[static_cast<std::size_t>(ring_of(m))]) all_rows += count;
+      return all_rows * kv_heads(m);
+    };
+    c.forward += sum(keys_sent) * (D + V) * size;  // keys to those whose queries see them, their gradients back
+    if (resend) c.backward += sum(keys_sent) * (D + V) * size;
+    c.backward += sum(sums_sent) * (D + V) * 4;
     c.forward *= B;
     c.backward *= B;
   }
   return all;
 }
 
-/// The first thing that is wrong with an outcome, or "": values element by element, replicas, bytes where they are
-/// known.
+/// The first thing that is wrong with an outcome, or "": values element by element, replicas, bytes.
 template <class T>
 std::string fault_of(const problem& p, const outcome<T>& got, const dense_result& want) {
   const auto tell = [](const char* name, const verdict& v) {
@@ -484,22 +561,24 @@ std::string fault_of(const problem& p, const outcome<T>& got, const dense_result
   if (const verdict v = compare(got.lse, want.lse, want.lse_magnitude); !v) return tell("lse", v);
   if (p.options.passes == forward_backward) {
     if (const verdict v = compare(got.dq, want.dq, want.dq_magnitude); !v) return tell("dq", v);
-    if (p.options.joint_gradient == joint_gradient::complete || p.shape.joint_kv == 0) {
-      if (const verdict v = compare(got.dk, want.dk, want.dk_magnitude); !v) return tell("dk", v);
-      if (const verdict v = compare(got.dv, want.dv, want.dv_magnitude); !v) return tell("dv", v);
-    }
+    const auto with_rounding = [](std::vector<double> magnitude, const std::vector<double>& rounding) {
+      for (std::size_t i = 0; i < rounding.size(); ++i) magnitude[i] += rounding[i] / (roundings * 0x1p-24);
+      return magnitude;
+    };
+    if (const verdict v = compare(got.dk, want.dk, with_rounding(want.dk_magnitude, got.dk_rounding)); !v)
+      return tell("dk", v);
+    if (const verdict v = compare(got.dv, want.dv, with_rounding(want.dv_magnitude, got.dv_rounding)); !v)
+      return tell("dv", v);
   }
   if (!got.replicas_agree) return "replicated results differ between ranks";
-  if (p.options.schedule == schedule::direct && p.options.joint_gradient == joint_gradient::complete) {
-    const std::vector<byte_count> bytes = wanted_bytes<T>(p);
-    for (std::size_t m = 0; m < bytes.size(); ++m) {
-      if (got.forward_bytes[m] != bytes[m].forward)
-        return "rank " + std::to_string(m) + " sent " + std::to_string(got.forward_bytes[m]) +
-               " bytes forward, wanted are " + std::to_string(bytes[m].forward);
-      if (p.options.passes == forward_backward && got.backward_bytes[m] != bytes[m].backward)
-        return "rank " + std::to_string(m) + " sent " + std::to_string(got.backward_bytes[m]) +
-               " bytes backward, wanted are " + std::to_string(bytes[m].backward);
-    }
+  const std::vector<byte_count> bytes = wanted_bytes<T>(p);
+  for (std::size_t m = 0; m < bytes.size(); ++m) {
+    if (got.forward_bytes[m] != bytes[m].forward)
+      return "rank " + std::to_string(m) + " sent " + std::to_string(got.forward_bytes[m]) +
+             " bytes forward, wanted are " + std::to_string(bytes[m].forward);
+    if (p.options.passes == forward_backward && got.backward_bytes[m] != bytes[m].backward)
+      return "rank " + std::to_string(m) + " sent " + std::to_string(got.backward_bytes[m]) +
+             " bytes backward, wanted are " + std::to_string(bytes[m].backward);
   }
   return "";
 }

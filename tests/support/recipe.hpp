@@ -13,7 +13,8 @@ namespace seqpar::test {
 
 namespace tag {
 inline constexpr std::uint64_t q = 1, k = 2, v = 3, dout = 4, bias = 5, dlse = 6, checksum = 9;
-}
+inline constexpr std::uint64_t dq = 11, dk = 12, dv = 13;  ///< what was there before gradients are added
+}  // namespace tag
 
 /// R(tag, i): a float in [−1, 1), exact, by a 64-bit mixing function.
 constexpr float recipe(std::uint64_t tag, index_t i) {

@@ -60,7 +60,8 @@ struct pass_base {
   bool grouped() const { return s.group_size > 1; }
   const auto& team() const { return plan.team_; }
 
-  rows_view<T> dense_rows(T* p, index_t rows, index_t heads, index_t dim) const {
+  template <class E>
+  rows_view<E> dense_rows(E* p, index_t rows, index_t heads, index_t dim) const {
     return dense_view(p, {n.batch, rows, heads, dim});
   }
   head_map heads() const { return {s.heads.lo, s.kv_heads.lo, n.heads_per_kv()}; }

@@ -10,6 +10,7 @@
 #include <seqpar/attention/shape.hpp>
 #include <seqpar/communicator/mesh.hpp>
 #include <seqpar/kernel/tables.hpp>
+#include <seqpar/mask/intervals.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
@@ -68,22 +69,13 @@ struct attention_setup {
   }
 };
 
-/// A mask's key intervals for one query, if they fit.
+/// A mask that may answer try_key_intervals; a bare functor never does.
 template <class M>
-constexpr bool may_have_intervals = interval_mask<M> || requires(const M& m, index_t q) {
-  m.try_key_intervals(q);
+concept may_have_intervals = listed_mask<M> || requires(const M& mask, index_t q) {
+  mask.try_key_intervals(q);
 };
-template <class M>
-std::optional<interval_pair> intervals_of(const M& mask, index_t q) {
-  if constexpr (interval_mask<M>)
-    return mask.key_intervals(q);
-  else if constexpr (may_have_intervals<M>)
-    return mask.try_key_intervals(q);
-  else
-    return std::nullopt;
-}
 
-inline std::vector<run> shifted(const holding& h) {
+inline std::vector<run> runs_of(const holding& h) {
   std::vector<run> runs;
   for (const row_piece& p : h.pieces) runs.push_back(p.rows);
   return runs;
@@ -159,8 +151,8 @@ class setup_builder {
 
   void plan_rounds() {
     for (int r = 0; r < s_.ring_size; ++r) {
-      q_runs_.push_back(shifted(gathered(r, {0, 1}, [&](int m, interval c) { return q_home(m, c); })));
-      kv_runs_.push_back(shifted(gathered(r, {0, 1}, [&](int m, interval c) { return kv_home(m, c); })));
+      q_runs_.push_back(runs_of(gathered(r, {0, 1}, [&](int m, interval c) { return q_home(m, c); })));
+      kv_runs_.push_back(runs_of(gathered(r, {0, 1}, [&](int m, interval c) { return kv_home(m, c); })));
       position_set need = reach_of(mask_, q_runs_.back(), k_tokens_);
       const interval joint = joint_rows(r);
       need.add(reach_of(mask_, {joint_run(joint, q_.token_count())}, k_tokens_));
@@ -245,7 +237,7 @@ class setup_builder {
       query_part& part = s_.parts[p];
       part.rows = s_.intervals
                       ? lower_intervals(
-                            *runs[p], [&](index_t q) { return *intervals_of(mask_, q); }, k_tokens_, query_tile_)
+                            *runs[p], [&](index_t q) { return *try_key_intervals(mask_, q); }, k_tokens_, query_tile_)
                       : lower_positions(*runs[p], query_tile_);
       part.keys.clear();
       part.keys.push_back(lower_keys(kv_runs_[static_cast<std::size_t>(s_.ring)], part.rows, key_tile_));
@@ -258,7 +250,7 @@ class setup_builder {
   bool all_fit() const {
     if constexpr (interval_mask<Mask>) return true;
     for (index_t q = 0; q < q_.token_count() + s_.shape.joint_q; ++q)
-      if (!intervals_of(mask_, q)) return false;
+      if (!try_key_intervals(mask_, q)) return false;
     return true;
   }
 

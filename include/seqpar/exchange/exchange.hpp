@@ -9,12 +9,14 @@
 #include <seqpar/detail/plan_checks.hpp>
 #include <seqpar/detail/run_checks.hpp>
 #include <seqpar/exchange/carry.hpp>
+#include <seqpar/exchange/ownership.hpp>
 #include <seqpar/memory.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
 
-/// How the gradient of a value that several ranks received is made.
+/// How the gradient of a value that several ranks received is made. Where each is wanted by one rank only (scatter,
+/// gather to a root, reshard) both mean the same: it goes back to the owner.
 enum class gradient {
   sum,        ///< each rank used it differently: the owner gets the sum over ranks
   replicated  ///< all ranks used it alike: the owner takes its own slice; no bytes
@@ -74,7 +76,7 @@ class exchange {
   /// Collective: compares what the ranks asked for, reserves what runs post. Throws error.
   template <class Exec>
   void prepare(const seqpar::memory& given, Exec exec) {
-    check(check_memory(given, memory()));
+    if (status s = check_memory(given, memory()); !s.ok()) check(fail(s));
     if (options_.check == agreement::checked)
       if (failure f = detail::agree(team_, said_, exec)) raise(*f);
     const index_t out = detail::block_count(way_.outgoing()) * options_.batch,
@@ -116,12 +118,18 @@ class exchange {
       return fail({errc::not_prepared, "exchange: planned for the forward pass only; plan with forward_backward"});
     if (column_bytes() % static_cast<index_t>(sizeof(T)) != 0)
       return fail({errc::invalid_argument, "exchange: a row is not a whole number of gradient elements"});
+    for (const row_array* a : {&owner, &wanter})
+      for (index_t at :
+           {static_cast<index_t>(reinterpret_cast<std::intptr_t>(a->pointer)), a->row_stride, a->batch_stride})
+        if (at % static_cast<index_t>(alignof(T)) != 0)
+          return fail(
+              {errc::invalid_argument, "exchange: a gradient's pointer or stride is no multiple of its element"});
     carver c(given.scratch);
     const scratch mine = walk(c);
     const index_t columns = own_columns_, dim = column_bytes() / static_cast<index_t>(sizeof(T));
     const rows_view<float> sums = dense_view(mine.sums, {options_.batch, own_rows_, columns, dim});
     std::fill_n(mine.sums, sums.elements(), 0.f);
-    if (options_.convention == gradient::replicated) {
+    if (!sums_travel()) {
       detail::for_each_line(way_.own(), options_.batch, [&](const detail::line& n) {
         add_block<float, T>(detail::owner_block(array_of(sums), way_.own(), n),
                             detail::wanter_block(wanter, way_.own(), n));
@@ -154,12 +162,12 @@ class exchange {
   scratch walk(carver& c) const {
     scratch s{};
     if (options_.passes == forward_only) return s;
-    s.staging = c.take<std::byte>(
-        options_.convention == gradient::sum ? staging_bytes(way_, options_.batch, column_bytes()) : 0);
+    s.staging = c.take<std::byte>(sums_travel() ? staging_bytes(way_, options_.batch, column_bytes()) : 0);
     // the narrowest element is two bytes, each of which has an fp32 sum
     s.sums = c.take<float>(options_.batch * own_rows_ * own_columns_ * ((column_bytes() + 1) / 2));
     return s;
   }
+  bool sums_travel() const { return options_.convention == gradient::sum || wanted_once_; }
   index_t column_bytes() const { return options_.row_bytes / options_.columns; }
   row_array array(const row_buffer& b, index_t rows, index_t columns) const {
     const index_t row = b.row_stride ? b.row_stride : columns * column_bytes();
@@ -235,27 +243,36 @@ result<exchange<Transport>> make_exchange(const mesh<Transport>& team, Holds&& h
 }  // namespace detail
 
 /// Any owners and wants: holds(r) and wants(r) give the holding of member r, alike on every rank.
-/// Fails: a row with two owners, a wanted row without one.
+/// Fails: a row with two owners, a wanted row without one, two rows at one place, columns outside of the row.
 template <class Transport, class Holds, class Wants>
 result<exchange<Transport>> try_plan_exchange(const mesh<Transport>& team, Holds&& holds, Wants&& wants,
                                               const exchange_options& options) {
   const char* where = "plan_exchange";
   if (failure f = detail::check_exchange(where, options)) return *f;
-  if (failure f = detail::check_ownership(where, team.size(), holds, wants)) return *f;
+  const detail::ownership owned(team.size(), holds), wanted(team.size(), wants);
+  for (int r = 0; r < team.size(); ++r)
+    for (const detail::ownership* all : {&owned, &wanted})
+      if (failure f = detail::check_holding(where, all->of(r), r, options.columns)) return *f;
+  if (failure f = detail::check_ownership(where, owned, wanted)) return *f;
+  const bool once = wanted.disjoint();
+  for (int r = 0; options.convention == gradient::replicated && !once && r < team.size(); ++r)
+    if (owned.of(r).entries() != detail::ownership(1, [&](int) { return owned.of(r); }).entries_of(wanted.of(r)))
+      return detail::invalid(where, "rank " + std::to_string(r) +
+                                        " does not want all rows that it owns, which gradient::replicated takes the "
+                                        "gradient from; use gradient::sum");
   detail::statement said(where);
   std::uint64_t h = 3;
   for (int r = 0; r < team.size(); ++r)
-    for (const holding& rows : {holds(r), wants(r)}) {
-      h = detail::statement::mix(h, rows.columns.lo);
-      h = detail::statement::mix(h, rows.columns.hi);
-      for (const row_piece& p : rows.pieces)
+    for (const holding* rows : {&owned.of(r), &wanted.of(r)}) {
+      for (index_t v : {rows->columns.lo, rows->columns.hi, static_cast<index_t>(rows->pieces.size())})
+        h = detail::statement::mix(h, v);
+      for (const row_piece& p : rows->pieces)
         for (index_t v : {p.rows.first, p.rows.count, p.rows.step, p.place, p.place_step})
           h = detail::statement::mix(h, v);
     }
   said.add("the holdings", static_cast<index_t>(h >> 1));
-  // wanted once: no two wants share an entry, which is what ownership of wants by ranks would mean
-  const bool once = !detail::check_ownership(where, team.size(), wants, wants).has_value();
-  return detail::make_exchange(team, holds, wants, options, std::move(said), once);
+  const auto of = [](const detail::ownership& all) { return [&all](int r) -> const holding& { return all.of(r); }; };
+  return detail::make_exchange(team, of(owned), of(wanted), options, std::move(said), once);
 }
 template <class Transport, class Holds, class Wants>
 exchange<Transport> plan_exchange(const mesh<Transport>& team, Holds&& holds, Wants&& wants,

@@ -56,6 +56,12 @@ inline holding all_rows(index_t count, interval columns = {0, 1}) {
 
 namespace detail {
 
+/// From the least row of a run to behind the greatest.
+constexpr interval span_of(run r) {
+  const index_t last = r.at(r.count - 1);
+  return r.step < 0 ? interval{last, r.first + 1} : interval{r.first, last + 1};
+}
+
 /// a.at(a_first + i·a_step) = b.at(b_first + i·b_step) for i < count: all common values of two runs, in a's order.
 struct common_run {
   index_t a_first, a_step, b_first, b_step, count;

@@ -2,10 +2,10 @@
 // The one engine: who owns which rows, who wants which, and the blocks that move between them.
 #pragma once
 
-#include <string>
+#include <algorithm>
+#include <bit>
 #include <vector>
 
-#include <seqpar/error.hpp>
 #include <seqpar/exchange/holding.hpp>
 
 namespace seqpar {
@@ -38,10 +38,6 @@ struct leg {
   }
   index_t entries() const { return rows() * columns.size(); }
 };
-
-/// Whether holdings are taken as they are (they come from layouts, whose laws are tested) or checked for two owners of
-/// one row and for rows that nobody owns. The check looks at all ranks, so its error is the same on all of them.
-enum class ownership { trusted, checked };
 
 namespace detail {
 
@@ -94,16 +90,24 @@ class stretch_list {
   std::vector<stretch> list_;
 };
 
-/// A holding arranged for search: ascending pieces without gaps between rows, then strided ones.
+/// A holding arranged for search: pieces grouped by the power of two that their span of rows fits in, ascending in each
+/// group. One that meets [lo, hi] begins at most that power before lo, so few others are looked at.
 class holding_index {
  public:
   explicit holding_index(const holding& h) : columns_(h.columns) {
-    for (const row_piece& p : h.pieces) {
-      if (p.rows.count == 0) continue;
-      (p.rows.step == 1 || p.rows.count == 1 ? dense_ : strided_).push_back(p);
+    pieces_.reserve(h.pieces.size());
+    for (const row_piece& p : h.pieces)
+      if (p.rows.count > 0) pieces_.push_back({span_of(p.rows), p});
+    const auto before = [](const entry& a, const entry& b) {
+      const int x = width_of(a.rows), y = width_of(b.rows);
+      return x != y ? x < y : a.rows.lo < b.rows.lo;
+    };
+    if (!std::is_sorted(pieces_.begin(), pieces_.end(), before)) std::sort(pieces_.begin(), pieces_.end(), before);
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      const int width = width_of(pieces_[i].rows);
+      if (groups_.empty() || groups_.back().width != width) groups_.push_back({width, i, i});
+      groups_.back().end = i + 1;
     }
-    const auto by_first = [](const row_piece& a, const row_piece& b) { return a.rows.first < b.rows.first; };
-    if (!std::is_sorted(dense_.begin(), dense_.end(), by_first)) std::sort(dense_.begin(), dense_.end(), by_first);
   }
 
   /// Calls f(owner place, step, wanter place, step, count) for all rows of `want` that are held, in the order of
@@ -111,16 +115,17 @@ class holding_index {
   template <class F>
   void for_each_common(const holding& want, F&& f) const {
     std::vector<std::pair<common_run, const row_piece*>> found;
+    std::vector<std::size_t> first(groups_.size());  // of each group, as long as `want` goes on
     for (const row_piece& w : want.pieces) {
       if (w.rows.count == 0) continue;
       found.clear();
-      const index_t ends[] = {w.rows.first, w.rows.at(w.rows.count - 1)};
-      const auto [lo, hi] = std::minmax(ends[0], ends[1]);
-      auto p = std::upper_bound(dense_.begin(), dense_.end(), lo,
-                                [](index_t row, const row_piece& d) { return row < d.rows.first; });
-      if (p != dense_.begin()) --p;
-      for (; p != dense_.end() && p->rows.first <= hi; ++p) add(found, w, *p);
-      for (const row_piece& s : strided_) add(found, w, s);
+      const interval rows = span_of(w.rows);
+      for (std::size_t g = 0; g < groups_.size(); ++g) {
+        first[g] = first_after(groups_[g], rows.lo - (index_t{1} << groups_[g].width), first[g]);
+        for (std::size_t i = first[g]; i < groups_[g].end && pieces_[i].rows.lo < rows.hi; ++i)
+          if (const common_run o = intersect(w.rows, pieces_[i].piece.rows); o.count > 0)
+            found.push_back({o, &pieces_[i].piece});
+      }
       if (found.size() > 1)
         std::sort(found.begin(), found.end(),
                   [](const auto& a, const auto& b) { return a.first.a_first < b.first.a_first; });
@@ -149,12 +154,31 @@ class holding_index {
   }
 
  private:
-  static void add(std::vector<std::pair<common_run, const row_piece*>>& found, const row_piece& w, const row_piece& p) {
-    if (const common_run o = intersect(w.rows, p.rows); o.count > 0) found.push_back({o, &p});
+  struct entry {
+    interval rows;
+    row_piece piece;
+  };
+  struct group {
+    int width;  ///< spans are at most 2^width
+    std::size_t begin, end;
+  };
+  static int width_of(interval rows) {
+    return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows.size() - 1)));
+  }
+
+  /// The first piece of the group that begins after `row`; `guess` is where the last search ended.
+  std::size_t first_after(const group& g, index_t row, std::size_t guess) const {
+    const auto after = [&](std::size_t i) { return i >= g.end || pieces_[i].rows.lo > row; };
+    if (guess >= g.begin && after(guess) && (guess == g.begin || !after(guess - 1))) return guess;
+    const auto at = [&](std::size_t i) { return pieces_.begin() + static_cast<std::ptrdiff_t>(i); };
+    return static_cast<std::size_t>(
+        std::partition_point(at(g.begin), at(g.end), [&](const entry& e) { return e.rows.lo <= row; }) -
+        pieces_.begin());
   }
 
   interval columns_;
-  std::vector<row_piece> dense_, strided_;
+  std::vector<entry> pieces_;
+  std::vector<group> groups_;
 };
 
 }  // namespace detail
@@ -224,50 +248,5 @@ class route {
   leg own_;
 };
 
-namespace detail {
-
-/// The first row with two owners, or a wanted row without one; the same answer on every rank.
-template <class Holds, class Wants>
-failure check_ownership(const char* where, int ranks, Holds&& holds, Wants&& wants) {
-  struct owned {
-    row_piece piece;
-    interval columns;
-    int rank;
-    index_t lo, hi;
-  };
-  std::vector<owned> all;
-  std::vector<holding_index> index;
-  for (int r = 0; r < ranks; ++r) {
-    const holding h = holds(r);
-    index.emplace_back(h);
-    for (const row_piece& p : h.pieces)
-      if (p.rows.count > 0 && !h.columns.empty()) {
-        const auto [lo, hi] = std::minmax({p.rows.first, p.rows.at(p.rows.count - 1)});
-        all.push_back({p, h.columns, r, lo, hi});
-      }
-  }
-  std::sort(all.begin(), all.end(), [](const owned& a, const owned& b) { return a.lo < b.lo; });
-  for (std::size_t i = 0; i < all.size(); ++i)
-    for (std::size_t j = i + 1; j < all.size() && all[j].lo <= all[i].hi; ++j) {
-      if (intersection(all[i].columns, all[j].columns).empty()) continue;
-      const common_run o = intersect(all[i].piece.rows, all[j].piece.rows);
-      if (o.count > 0)
-        return invalid(where, "row " + std::to_string(all[i].piece.rows.at(o.a_first)) + " has two owners (ranks " +
-                                  std::to_string(std::min(all[i].rank, all[j].rank)) + " and " +
-                                  std::to_string(std::max(all[i].rank, all[j].rank)) +
-                                  "); let every row be held by exactly one rank");
-    }
-  for (int r = 0; r < ranks; ++r) {
-    const holding w = wants(r);
-    index_t found = 0;
-    for (const holding_index& h : index) found += h.leg_to(w, 0).entries();
-    if (found != w.entries())
-      return invalid(where, "rank " + std::to_string(r) + " wants " + std::to_string(w.entries() - found) +
-                                " entries that no rank owns; let every wanted row have an owner");
-  }
-  return {};
-}
-
-}  // namespace detail
 }  // namespace v0_1
 }  // namespace seqpar

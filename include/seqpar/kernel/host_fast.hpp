@@ -201,14 +201,18 @@ struct basic_host_fast {
         queries, [&](index_t first, auto width) __attribute__((always_inline)) {
           floats max[width];
           const float* s = at.scores + first;
-          detail::each<width>([&](auto w)
-                                  __attribute__((always_inline)) { max[w] = V::load(at.max + first + w * V::lanes); });
+#pragma GCC unroll 8
+          for (int w = 0; w < width; ++w) {
+            max[w] = V::load(at.max + first + w * V::lanes);
+          }
           for (index_t j = 0; j < keys; ++j, s += query_tile_rows)
-            detail::each<width>([&](auto w) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+            for (int w = 0; w < width; ++w) {
               const floats x = V::load(s + w * V::lanes);
               max[w] = x > max[w] ? x : max[w];
-            });
-          detail::each<width>([&](auto w) __attribute__((always_inline)) {
+            }
+#pragma GCC unroll 8
+          for (int w = 0; w < width; ++w) {
             const index_t i = first + w * V::lanes;
             const floats old = V::load(at.max + i);
             const floats shrink = old == max[w] ? V::splat(1) : V::exp(old - max[w]);
@@ -216,7 +220,7 @@ struct basic_host_fast {
             V::store(at.max + i, max[w]);
             V::store(at.sum + i, V::load(at.sum + i) * shrink);
             V::store(at.shrink + i, shrink);
-          });
+          }
         });
     return grew;
   }
@@ -227,19 +231,23 @@ struct basic_host_fast {
         queries, [&](index_t first, auto width) __attribute__((always_inline)) {
           floats max[width], sum[width];
           float* s = at.scores + first;
-          detail::each<width>([&](auto w) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+          for (int w = 0; w < width; ++w) {
             const floats m = V::load(at.max + first + w * V::lanes);
             max[w] = m == V::splat(-infinity) ? floats{} : m;  // nothing seen yet: exp(−∞ − 0) = 0, not NaN
             sum[w] = V::load(at.sum + first + w * V::lanes);
-          });
+          }
           for (index_t j = 0; j < keys; ++j, s += query_tile_rows)
-            detail::each<width>([&](auto w) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+            for (int w = 0; w < width; ++w) {
               const floats p = V::exp(V::load(s + w * V::lanes) - max[w]);
               V::store(s + w * V::lanes, p);
               sum[w] += p;
-            });
-          detail::each<width>([&](auto w)
-                                  __attribute__((always_inline)) { V::store(at.sum + first + w * V::lanes, sum[w]); });
+            }
+#pragma GCC unroll 8
+          for (int w = 0; w < width; ++w) {
+            V::store(at.sum + first + w * V::lanes, sum[w]);
+          }
         });
   }
 
@@ -249,17 +257,19 @@ struct basic_host_fast {
         queries, [&](index_t first, auto width) __attribute__((always_inline)) {
           floats lse[width], delta[width];
           float *s = at.scores + first, *ds = at.dscores + first;
-          detail::each<width>([&](auto w) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+          for (int w = 0; w < width; ++w) {
             lse[w] = V::load(at.lse + first + w * V::lanes);
             delta[w] = V::load(at.delta + first + w * V::lanes);
-          });
+          }
           for (index_t j = 0; j < keys; ++j, s += query_tile_rows, ds += query_tile_rows)
-            detail::each<width>([&](auto w) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+            for (int w = 0; w < width; ++w) {
               const floats p = V::exp(V::load(s + w * V::lanes) - lse[w]);
               const floats d = p * (V::load(ds + w * V::lanes) - delta[w]);
               V::store(s + w * V::lanes, p);
               V::store(ds + w * V::lanes, p == floats{} ? floats{} : d);
-            });
+            }
         });
   }
 

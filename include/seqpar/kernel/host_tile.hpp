@@ -23,7 +23,7 @@ struct host_tile {
 
   /// f(first column, width as a constant number of vectors) over the columns of a tile of scores.
   template <class F>
-  [[gnu::always_inline]] static inline void for_columns(index_t n, F&& f) {
+  static void for_columns(index_t n, F&& f) {
     constexpr int wide = V::registers == 32 ? 4 : 2;
     index_t i = 0;
     for (; i + (wide - 1) * V::lanes < n; i += wide * V::lanes) f(i, std::integral_constant<int, wide>{});

@@ -2,7 +2,7 @@
 // A small matrix product held in registers: the loop in which the host kernel spends its time.
 #pragma once
 
-#include <algorithm>
+#include <type_traits>
 
 #include <seqpar/kernel/vector.hpp>
 
@@ -29,10 +29,15 @@ struct micro_gemm {
     const index_t all = (n + V::lanes - 1) / V::lanes, panels = (all + block_vectors - 1) / block_vectors;
     for (index_t panel = 0, done = 0; panel < panels; ++panel) {
       const index_t width = (all - done + panels - panel - 1) / (panels - panel);
-      detail::each<block_vectors>([&](auto w) {
-        if (width == w + 1)
-          columns<To, w + 1>(m, depth, a, a_row, a_depth, b + done * V::lanes, b_row, c + done * V::lanes, c_row);
-      });
+      const auto panel_of = [&](auto w) {
+        columns<To, w>(m, depth, a, a_row, a_depth, b + done * V::lanes, b_row, c + done * V::lanes, c_row);
+      };
+      if (width == 1) panel_of(std::integral_constant<int, 1>{});
+      if (width == 2) panel_of(std::integral_constant<int, 2>{});
+      if constexpr (block_vectors == 4) {
+        if (width == 3) panel_of(std::integral_constant<int, 3>{});
+        if (width == 4) panel_of(std::integral_constant<int, 4>{});
+      }
       done += width;
     }
   }
@@ -56,24 +61,26 @@ struct micro_gemm {
   template <into To, int Height, int Width>
   static void block(index_t depth, const float* a, index_t a_row, index_t a_depth, const float* b, index_t b_row,
                     float* c, index_t c_row) {
-    floats sum[Height * Width];
-    detail::each<Height * Width>([&](auto i) __attribute__((always_inline)) {
-      if constexpr (To == into::add)
-        sum[i] = V::load(c + (i / Width) * c_row + (i % Width) * V::lanes);
-      else
-        sum[i] = floats{};
-    });
+    floats sum[Height][Width];
+#pragma GCC unroll 8
+    for (int i = 0; i < Height; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < Width; ++j) sum[i][j] = To == into::add ? V::load(c + i * c_row + j * V::lanes) : floats{};
     for (index_t p = 0; p < depth; ++p, a += a_depth, b += b_row) {
       floats row[Width];
-      detail::each<Width>([&](auto j) __attribute__((always_inline)) { row[j] = V::load(b + j * V::lanes); });
-      detail::each<Height>([&](auto i) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+      for (int j = 0; j < Width; ++j) row[j] = V::load(b + j * V::lanes);
+#pragma GCC unroll 8
+      for (int i = 0; i < Height; ++i) {
         const floats x = V::splat(a[i * a_row]);
-        detail::each<Width>([&](auto j) __attribute__((always_inline)) { sum[i * Width + j] += x * row[j]; });
-      });
+#pragma GCC unroll 8
+        for (int j = 0; j < Width; ++j) sum[i][j] += x * row[j];
+      }
     }
-    detail::each<Height * Width>([&](auto i) __attribute__((always_inline)) {
-      V::store(c + (i / Width) * c_row + (i % Width) * V::lanes, sum[i]);
-    });
+#pragma GCC unroll 8
+    for (int i = 0; i < Height; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < Width; ++j) V::store(c + i * c_row + j * V::lanes, sum[i][j]);
   }
 };
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <utility>
 
 #include <seqpar/types.hpp>
 
@@ -23,15 +22,6 @@ inline constexpr int native_vector_bytes =
 #endif
 
 namespace detail {
-
-/// f(0), …, f(N − 1) with constant arguments, written out.
-template <int N, class F>
-[[gnu::always_inline]] inline void each(F&& f) {
-  [&]<int... Index>(std::integer_sequence<int, Index...>) __attribute__((always_inline)) {
-    (f(std::integral_constant<int, Index>{}), ...);
-  }
-  (std::make_integer_sequence<int, N>{});
-}
 
 /// Spelled out, because g++ ignores a vector_size that depends on a template parameter.
 template <int Bytes>

@@ -2,6 +2,7 @@
 // What every transport's group is made of: messages, kept in order, checked, and told in words.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -37,11 +38,11 @@ class message_list {
     capacity_[0] = sends < count_[0] ? count_[0] : sends;
     capacity_[1] = receives < count_[1] ? count_[1] : receives;
     messages_.reserve(static_cast<std::size_t>(capacity_[0] + capacity_[1]));
-    hulls_.reserve(messages_.capacity());
+    for (std::size_t i : {0u, 1u}) hulls_[i].reserve(static_cast<std::size_t>(capacity_[i]));
   }
   void clear() noexcept {
     messages_.clear();
-    hulls_.clear();
+    for (auto& list : hulls_) list.clear();
     count_[0] = count_[1] = 0;
     problem_ = {};
     memory_checked_ = false;
@@ -80,8 +81,9 @@ class message_list {
     m.peer = peer;
     m.data = b;
     m.label = label_;
+    if (const interval bytes = hull_of(b); !bytes.empty())
+      hulls_[index_of(way)].push_back({bytes, 0, messages_.size()});
     messages_.push_back(m);
-    hulls_.push_back(hull_of(b));
   }
   status check(direction way, const block& b, int peer) const noexcept {
     if (full(way)) return {errc::invalid_argument, "transport: more messages than the group has reserved"};
@@ -91,22 +93,44 @@ class message_list {
       return {errc::invalid_argument, "transport: a block has a negative size", peer};
     return {};
   }
-  status memory_problem() const noexcept {
+  /// Where a block lies. In a sorted list `reach` is the furthest end of this hull and those before it.
+  struct hull {
+    interval bytes;
+    index_t reach;
+    std::size_t message;
+  };
+  /// Received blocks are compared with sent ones whose hulls they meet; seldom any, and found without looking at the
+  /// others.
+  status memory_problem() noexcept {
     for (const M& m : messages_)
       if (m.data.pointer == nullptr && m.data.bytes() != 0)
         return {errc::invalid_argument, "transport: a null block has bytes", m.peer};
-    for (std::size_t r = 0; r < messages_.size(); ++r)
-      for (std::size_t s = 0; s < messages_.size(); ++s)
-        if (!intersection(hulls_[r], hulls_[s]).empty() && messages_[r].way == direction::receive &&
-            messages_[s].way == direction::send && overlap(messages_[r].data, messages_[s].data))
+    std::vector<hull>& sends = hulls_[index_of(direction::send)];
+    const interval all = span_of(sends);
+    if (intersection(all, span_of(hulls_[index_of(direction::receive)])).empty()) return {};
+    const auto by_start = [](const hull& a, const hull& b) { return a.bytes.lo < b.bytes.lo; };
+    if (!std::is_sorted(sends.begin(), sends.end(), by_start)) std::sort(sends.begin(), sends.end(), by_start);
+    index_t reach = all.lo;
+    for (hull& s : sends) s.reach = reach = std::max(reach, s.bytes.hi);
+    for (const hull& r : hulls_[index_of(direction::receive)]) {
+      auto s = std::partition_point(sends.begin(), sends.end(), [&](const hull& x) { return x.reach <= r.bytes.lo; });
+      for (; s != sends.end() && s->bytes.lo < r.bytes.hi; ++s)
+        if (overlap(messages_[r.message].data, messages_[s->message].data))
           return {errc::overlapping_buffers,
                   "transport: a received block overlaps a sent one of the same group; use another buffer",
-                  messages_[r].peer};
+                  messages_[r.message].peer};
+    }
     return {};
+  }
+  static interval span_of(const std::vector<hull>& list) {
+    if (list.empty()) return {};
+    interval all = list.front().bytes;
+    for (const hull& h : list) all = {std::min(all.lo, h.bytes.lo), std::max(all.hi, h.bytes.hi)};
+    return all;
   }
 
   std::vector<M> messages_;
-  std::vector<interval> hulls_;  ///< of their blocks
+  std::vector<hull> hulls_[2];  ///< of sent and received blocks that have bytes
   index_t capacity_[2] = {0, 0}, count_[2] = {0, 0};
   int ranks_ = 0;
   message_label label_{};
