@@ -45,7 +45,7 @@ TEST_CASE("zigzag with pieces of unequal size has the same gradients as without 
 
 TEST_CASE("seven real tokens of eight are seven, not six: padding belongs to no document [B3]") {
   const std::vector<index_t> bounds = pack({4, 3});
-  const any_mask docs(within{documents{bounds}, causal{}}, "documents 4, 3");
+  const any_mask docs(seqpar::within{documents{bounds}, causal{}}, "documents 4, 3");
   attention_case c{.tokens = 8, .shape = {.heads = 1, .kv_heads = 1, .head_dim = 8}, .mask = docs, .sums = s7doc};
   c.ranks = {1, 2, 4};
   check_everywhere(c, [](const problem&, const outcome<float>& got) {

@@ -2,10 +2,7 @@
 // Public bug reports as small tests, at the level of one kernel call.
 #include <doctest/doctest.h>
 
-#include <functional>
-
 #include "harness.hpp"
-#include "kernels.hpp"
 
 using namespace seqpar;
 using namespace seqpar::test;
@@ -26,17 +23,17 @@ dealing visited(const dense_shape& n, index_t pieces, bool from_the_last) {
 struct golden {
   const char* name;
   dense_shape n;
-  interval_form<std::function<interval_pair(index_t)>> mask;
+  interval_form mask;
   double out, lse, dq, dk, dv;
 };
 
-interval_form<std::function<interval_pair(index_t)>> banded(index_t shift = 0, index_t left = unbounded) {
+interval_form banded(index_t shift = 0, index_t left = unbounded) {
   return {[=](index_t q) { return make_intervals({q + shift - left, q + shift + 1}); }};
 }
-interval_form<std::function<interval_pair(index_t)>> everything() {
+interval_form everything() {
   return banded(unbounded / 2, unbounded);
 }
-interval_form<std::function<interval_pair(index_t)>> documents(std::vector<index_t> lengths) {
+interval_form documents(std::vector<index_t> lengths) {
   return {[=](index_t q) {
     index_t begin = 0;
     for (index_t length : lengths) {
@@ -48,7 +45,7 @@ interval_form<std::function<interval_pair(index_t)>> documents(std::vector<index
 }
 /// Clean and noisy copies of 4 frames of 2: a clean row sees clean frames up to its own, a noisy row the clean frames
 /// before its own and its own noisy frame.
-interval_form<std::function<interval_pair(index_t)>> pairs() {
+interval_form pairs() {
   return {[](index_t q) {
     const index_t frame = q % 8 / 2;
     return q < 8 ? make_intervals({0, 2 * frame + 2})
@@ -88,7 +85,7 @@ std::vector<golden> goldens() {
 /// out, and lse, of one head of width 1 with scale 1.
 template <class Kernel>
 outputs<float> width_one(std::vector<float> q, std::vector<float> k, std::vector<float> v, index_t pieces,
-                         bool from_the_last, const interval_form<std::function<interval_pair(index_t)>>& mask) {
+                         bool from_the_last, const interval_form& mask) {
   const dense_shape n{1, static_cast<index_t>(q.size()), static_cast<index_t>(k.size()), 1, 1, 1, 1};
   const inputs<float> in{n, 1, q, k, v, filled(tag::dout, n.out_size())};
   return check_kernel<Kernel, float>(in, visited(n, pieces, from_the_last), mask);
@@ -137,9 +134,7 @@ TEST_CASE_TEMPLATE("no score is so low that a finite stand-in for −∞ would b
       CHECK(std::equal(r.out.begin(), r.out.end(), in.v.begin()));
       CHECK(within(static_cast<double>(r.lse[0]), -21213.2034, case_bound(21213.2034)));
     }
-  const auto first_only = interval_form<std::function<interval_pair(index_t)>>{[](index_t) {
-    return make_intervals({0, 1});
-  }};
+  const auto first_only = interval_form{[](index_t) { return make_intervals({0, 1}); }};
   for (index_t pieces : {1, 2})
     for (bool from_the_last : {false, true}) {
       const auto r = width_one<Kernel>({-20000, 0}, {1, 0}, {1, 100}, pieces, from_the_last, first_only);

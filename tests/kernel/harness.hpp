@@ -2,19 +2,32 @@
 // Runs a block kernel on rows dealt out in any order, with any strides, and gives the results in natural order.
 #pragma once
 
+// g++ warns of returning vectors that the processor lacks; none cross a translation unit here.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <numeric>
-#include <optional>
 
+#include <seqpar/kernel/host_fast.hpp>
+#include <seqpar/kernel/host_reference.hpp>
 #include <seqpar/kernel/tables.hpp>
 #include <seqpar/memory.hpp>
 #include <tests/support/dense.hpp>
 #include <tests/support/recipe.hpp>
 #include <tests/support/tolerance.hpp>
+
+/// The kernels that every kernel test is run with. Vectors that the processor lacks are put together from what it has:
+/// slow, but the same lines of code.
+#define EVERY_KERNEL                                                                          \
+  seqpar::host_reference<float>, seqpar::host_reference<double>, seqpar::basic_host_fast<16>, \
+      seqpar::basic_host_fast<64>
 
 namespace seqpar::test {
 
@@ -106,35 +119,24 @@ struct outputs {
   std::vector<float> lse, dq, dk, dv;
 };
 
-/// Mask given by intervals_of(position) → interval_pair, as tables.
-template <class F>
+/// A mask given by intervals_of(position) → interval_pair, as tables.
 struct interval_form {
-  F intervals_of;
+  std::function<interval_pair(index_t)> intervals_of;
   bool allows(index_t q, index_t k) const { return intervals_of(q).contains(k); }
 };
-template <class F>
-interval_form(F) -> interval_form<F>;
 
-/// Mask given by allows(q, k) alone.
-template <class F>
+/// A mask given by allows(q, k) alone.
 struct functor_form {
-  F f;
+  std::function<bool(index_t, index_t)> f;
   bool allows(index_t q, index_t k) const { return f(q, k); }
 };
-template <class F>
-functor_form(F) -> functor_form<F>;
 
-inline auto full_mask() {
+inline interval_form full_mask() {
   return interval_form{[](index_t) { return make_intervals({0, unbounded}); }};
 }
-inline auto causal_mask(index_t shift = 0, index_t left = unbounded) {
+inline interval_form causal_mask(index_t shift = 0, index_t left = unbounded) {
   return interval_form{[=](index_t q) { return make_intervals({q + shift - left, q + shift + 1}); }};
 }
-
-template <class M>
-inline constexpr bool by_interval = requires(const M& m) {
-  m.intervals_of;
-};
 
 /// The rows that `rows` name, in their order, out of natural order; then back.
 template <class T>
@@ -173,7 +175,7 @@ outputs<Out> run_kernel(const inputs<T>& in, const dealing& deal_out, const M& m
   deal(in.q, n.q_tokens, deal_out.queries, q.view);
   deal(in.dout, n.q_tokens, deal_out.queries, dout.view);
   query_rows queries;
-  if constexpr (by_interval<M>)
+  if constexpr (std::is_same_v<M, interval_form>)
     queries = lower_intervals(deal_out.queries, mask.intervals_of, n.k_tokens, Kernel::query_tile_rows);
   else
     queries = lower_positions(deal_out.queries, Kernel::query_tile_rows);
@@ -216,7 +218,7 @@ outputs<Out> run_kernel(const inputs<T>& in, const dealing& deal_out, const M& m
     call.out = out.view;
     call.lse = {lse.data(), lse_shape, lse_stride};
     call.workspace = workspace.get();
-    if constexpr (by_interval<M>)
+    if constexpr (std::is_same_v<M, interval_form>)
       Kernel{}.forward(call, by_intervals{});
     else
       Kernel{}.forward(call, mask);
@@ -259,7 +261,7 @@ outputs<Out> run_kernel(const inputs<T>& in, const dealing& deal_out, const M& m
   call.delta = {delta_rows.data(), lse_shape, lse_stride};
   call.dq = dq.view;
   call.workspace = workspace.get();
-  if constexpr (by_interval<M>)
+  if constexpr (std::is_same_v<M, interval_form>)
     Kernel{}.backward(call, by_intervals{});
   else
     Kernel{}.backward(call, mask);
@@ -273,6 +275,26 @@ outputs<Out> run_kernel(const inputs<T>& in, const dealing& deal_out, const M& m
   }
   return result;
 }
+
+#define FOR_EVERY_CALL(f, Kernel)                                                                             \
+  f(Kernel, float, float) f(Kernel, float16, float16) f(Kernel, bfloat16, bfloat16) f(Kernel, float, float16) \
+      f(Kernel, float, bfloat16)
+#define INSTANCE(Kernel, Out, T)                                                                                     \
+  template outputs<Out> run_kernel<Kernel, Out, T, interval_form>(const inputs<T>&, const dealing&,                  \
+                                                                  const interval_form&, const std::vector<double>&); \
+  template outputs<Out> run_kernel<Kernel, Out, T, functor_form>(const inputs<T>&, const dealing&,                   \
+                                                                 const functor_form&, const std::vector<double>&);
+#define EXTERN_INSTANCE(Kernel, Out, T)                                                    \
+  extern template outputs<Out> run_kernel<Kernel, Out, T, interval_form>(                  \
+      const inputs<T>&, const dealing&, const interval_form&, const std::vector<double>&); \
+  extern template outputs<Out> run_kernel<Kernel, Out, T, functor_form>(                   \
+      const inputs<T>&, const dealing&, const functor_form&, const std::vector<double>&);
+
+// Compiled once, in <kernel>_instances_test.cpp.
+FOR_EVERY_CALL(EXTERN_INSTANCE, host_reference<float>)
+FOR_EVERY_CALL(EXTERN_INSTANCE, host_reference<double>)
+FOR_EVERY_CALL(EXTERN_INSTANCE, basic_host_fast<16>)
+FOR_EVERY_CALL(EXTERN_INSTANCE, basic_host_fast<64>)
 
 /// Which positions the runs name.
 inline std::vector<bool> named(const std::vector<runs>& segments, index_t tokens) {

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include "harness.hpp"
-#include "kernels.hpp"
 
 using namespace seqpar;
 using namespace seqpar::test;

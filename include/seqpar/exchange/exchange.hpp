@@ -4,12 +4,14 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <seqpar/detail/agreement.hpp>
 #include <seqpar/detail/plan_checks.hpp>
 #include <seqpar/detail/run_checks.hpp>
 #include <seqpar/exchange/carry.hpp>
 #include <seqpar/exchange/ownership.hpp>
+#include <seqpar/layout/detail/runs.hpp>
 #include <seqpar/memory.hpp>
 
 namespace seqpar {
@@ -48,12 +50,13 @@ struct row_buffer {
 template <transport Transport>
 class exchange {
  public:
-  exchange(mesh<Transport> team, route way, index_t own_rows, index_t own_columns, index_t wanted_rows,
-           index_t wanted_columns, const exchange_options& options, detail::statement said)
+  exchange(mesh<Transport> team, route way, std::vector<run> own_places, index_t own_rows, index_t own_columns,
+           index_t wanted_rows, index_t wanted_columns, const exchange_options& options, detail::statement said)
       : team_(std::move(team)),
         way_(std::move(way)),
         group_(team_.transport().group()),
         options_(options),
+        own_places_(std::move(own_places)),
         own_rows_(own_rows),
         own_columns_(own_columns),
         wanted_rows_(wanted_rows),
@@ -142,12 +145,14 @@ class exchange {
       add_up<float, T>(team_.index(), way_, array_of(sums), wanter, mine.staging);
     }
     for (index_t b = 0; b < options_.batch; ++b)
-      for (index_t r = 0; r < own_rows_; ++r) {
-        T* to = reinterpret_cast<T*>(static_cast<std::byte*>(owner.pointer) + b * owner.batch_stride +
-                                     r * owner.row_stride);
-        const float* from = sums.row(b, r, 0);
-        for (index_t i = 0; i < columns * dim; ++i) to[i] = T(from[i]);
-      }
+      for (const run& places : own_places_)
+        for (index_t i = 0; i < places.count; ++i) {
+          const index_t row = places.at(i);
+          T* to = reinterpret_cast<T*>(static_cast<std::byte*>(owner.pointer) + b * owner.batch_stride +
+                                       row * owner.row_stride);
+          const float* from = sums.row(b, row, 0);
+          for (index_t e = 0; e < columns * dim; ++e) to[e] = T(from[e]);
+        }
     return {};
   }
 
@@ -201,6 +206,7 @@ class exchange {
   route way_;
   mutable typename Transport::group_type group_;
   exchange_options options_;
+  std::vector<run> own_places_;  ///< rows of `in` that this rank owns
   index_t own_rows_, own_columns_, wanted_rows_, wanted_columns_;
   bool prepared_ = false, wanted_once_ = false;
   detail::statement said_;
@@ -225,17 +231,20 @@ result<exchange<Transport>> make_exchange(const mesh<Transport>& team, Holds&& h
   said.add("columns", options.columns);
   said.add("the gradient convention", static_cast<index_t>(options.convention));
   const holding own = holds(team.index()), want = wants(team.index());
-  index_t rows = 0, wanted = 0;  // the memory that holds them: up to the last place
-  const auto extent_of_places = [](const holding& h) {
+  const auto extent_of_places = [](const holding& h) {  // the memory that holds them: up to the last place
     index_t n = 0;
     for (const row_piece& p : h.pieces)
       if (p.rows.count > 0) n = std::max({n, p.place + 1, p.place + (p.rows.count - 1) * p.place_step + 1});
     return n;
   };
-  rows = extent_of_places(own);
-  wanted = extent_of_places(want);
-  exchange<Transport> e(team, route::between(team.index(), team.size(), holds, wants), rows, own.columns.size(), wanted,
-                        want.columns.size(), options, std::move(said));
+  std::vector<run> places;
+  const auto keep = [&](run r) { places.push_back(r); };
+  run_joiner join(keep);
+  for (const row_piece& p : own.pieces) join({p.place, p.rows.count, p.place_step});
+  join.finish();
+  exchange<Transport> e(team, route::between(team.index(), team.size(), holds, wants), std::move(places),
+                        extent_of_places(own), own.columns.size(), extent_of_places(want), want.columns.size(), options,
+                        std::move(said));
   e.wanted_once(wanted_once);
   return e;
 }

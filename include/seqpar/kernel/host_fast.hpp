@@ -53,9 +53,12 @@ struct basic_host_fast {
               if (kind == cover::some) masking.apply(segment.table, keys, at.scores);
               const bool* absent = kind == cover::some ? masking.absent() : nullptr;
               const auto v = tile::vectors_of(segment.v, b, keys, kv, absent, at.values);
-              if (raise_max(keys.rows, queries.rows, at))
+              bool grew = false;
+              tile::for_columns(queries.rows,
+                                [&](index_t i, auto w) { grew = raise_max<w>(i, keys.rows, at) || grew; });
+              if (grew)
                 for (index_t i = 0; i < queries.rows; ++i) tile::scale_row(at.acc + i * acc_row, acc_row, at.shrink[i]);
-              exponentiate(keys.rows, queries.rows, at);
+              tile::for_columns(queries.rows, [&](index_t i, auto w) { exponentiate<w>(i, keys.rows, at); });
               gemm::template multiply<into::add>(queries.rows, v_dim, keys.rows, at.scores, 1, query_tile_rows,
                                                  v.pointer, v.row, at.acc, acc_row);
             });
@@ -102,7 +105,7 @@ struct basic_host_fast {
               const auto v = tile::elements(segment.v, b, keys, kv, at.values);
               gemm::template multiply<into::set>(keys.rows, queries.rows, v_dim, v.pointer, v.row, 1, at.dout_columns,
                                                  query_tile_rows, at.dscores, query_tile_rows);
-              score_gradient(keys.rows, queries.rows, at);
+              tile::for_columns(queries.rows, [&](index_t i, auto w) { score_gradient<w>(i, keys.rows, at); });
               add_product(keys.rows, v_dim, queries.rows, at.scores, at.dout_rows, v_row, segment.dv, b, keys.row, kv,
                           at.rest);
               add_product(keys.rows, qk_dim, queries.rows, at.dscores, at.q_rows, qk_row, segment.dk, b, keys.row, kv,
@@ -192,85 +195,74 @@ struct basic_host_fast {
     }
   }
 
-  /// max ← the larger of max and the scores, sum ← sum·shrink with shrink = exp(max_old − max). Did any grow?
-  /// Not inlined: were sum·shrink fused with the addition of the first exponential, sum would be rounded otherwise
-  /// than acc, and V = 1 would no longer give exactly 1.
-  [[gnu::noinline]] static bool raise_max(index_t keys, index_t queries, const forward_space& at) {
+  /// For Width vectors of queries from `first` on: max ← the larger of max and the scores, sum ← sum·shrink with
+  /// shrink = exp(max_old − max). Did any grow? Not inlined: were sum·shrink fused with the addition of the first
+  /// exponential, sum would be rounded otherwise than acc, and V = 1 would no longer give exactly 1.
+  template <int Width>
+  [[gnu::noinline]] static bool raise_max(index_t first, index_t keys, const forward_space& at) {
+    floats max[Width];
     bool grew = false;
-    tile::for_columns(
-        queries, [&](index_t first, auto width) __attribute__((always_inline)) {
-          floats max[width];
-          const float* s = at.scores + first;
-#pragma GCC unroll 8
-          for (int w = 0; w < width; ++w) {
-            max[w] = V::load(at.max + first + w * V::lanes);
-          }
-          for (index_t j = 0; j < keys; ++j, s += query_tile_rows)
-#pragma GCC unroll 8
-            for (int w = 0; w < width; ++w) {
-              const floats x = V::load(s + w * V::lanes);
-              max[w] = x > max[w] ? x : max[w];
-            }
-#pragma GCC unroll 8
-          for (int w = 0; w < width; ++w) {
-            const index_t i = first + w * V::lanes;
-            const floats old = V::load(at.max + i);
-            const floats shrink = old == max[w] ? V::splat(1) : V::exp(old - max[w]);
-            grew = grew || V::any(old != max[w]);
-            V::store(at.max + i, max[w]);
-            V::store(at.sum + i, V::load(at.sum + i) * shrink);
-            V::store(at.shrink + i, shrink);
-          }
-        });
+    const float* s = at.scores + first;
+#pragma GCC unroll 4
+    for (int w = 0; w < Width; ++w) max[w] = V::load(at.max + first + w * V::lanes);
+    for (index_t j = 0; j < keys; ++j, s += query_tile_rows)
+#pragma GCC unroll 4
+      for (int w = 0; w < Width; ++w) {
+        const floats x = V::load(s + w * V::lanes);
+        max[w] = x > max[w] ? x : max[w];
+      }
+    for (int w = 0; w < Width; ++w) {
+      const index_t i = first + w * V::lanes;
+      const floats old = V::load(at.max + i);
+      const floats shrink = old == max[w] ? V::splat(1) : V::exp(old - max[w]);
+      grew = grew || V::any(old != max[w]);
+      V::store(at.max + i, max[w]);
+      V::store(at.sum + i, V::load(at.sum + i) * shrink);
+      V::store(at.shrink + i, shrink);
+    }
     return grew;
   }
 
   /// scores ← exp(scores − max), sum += each, key by key, as the product with V adds them.
-  [[gnu::noinline]] static void exponentiate(index_t keys, index_t queries, const forward_space& at) {
-    tile::for_columns(
-        queries, [&](index_t first, auto width) __attribute__((always_inline)) {
-          floats max[width], sum[width];
-          float* s = at.scores + first;
-#pragma GCC unroll 8
-          for (int w = 0; w < width; ++w) {
-            const floats m = V::load(at.max + first + w * V::lanes);
-            max[w] = m == V::splat(-infinity) ? floats{} : m;  // nothing seen yet: exp(−∞ − 0) = 0, not NaN
-            sum[w] = V::load(at.sum + first + w * V::lanes);
-          }
-          for (index_t j = 0; j < keys; ++j, s += query_tile_rows)
-#pragma GCC unroll 8
-            for (int w = 0; w < width; ++w) {
-              const floats p = V::exp(V::load(s + w * V::lanes) - max[w]);
-              V::store(s + w * V::lanes, p);
-              sum[w] += p;
-            }
-#pragma GCC unroll 8
-          for (int w = 0; w < width; ++w) {
-            V::store(at.sum + first + w * V::lanes, sum[w]);
-          }
-        });
+  template <int Width>
+  [[gnu::noinline]] static void exponentiate(index_t first, index_t keys, const forward_space& at) {
+    floats max[Width], sum[Width];
+    float* s = at.scores + first;
+#pragma GCC unroll 4
+    for (int w = 0; w < Width; ++w) {
+      const floats m = V::load(at.max + first + w * V::lanes);
+      max[w] = m == V::splat(-infinity) ? floats{} : m;  // nothing seen yet: exp(−∞ − 0) = 0, not NaN
+      sum[w] = V::load(at.sum + first + w * V::lanes);
+    }
+    for (index_t j = 0; j < keys; ++j, s += query_tile_rows)
+#pragma GCC unroll 4
+      for (int w = 0; w < Width; ++w) {
+        const floats p = V::exp(V::load(s + w * V::lanes) - max[w]);
+        V::store(s + w * V::lanes, p);
+        sum[w] += p;
+      }
+#pragma GCC unroll 4
+    for (int w = 0; w < Width; ++w) V::store(at.sum + first + w * V::lanes, sum[w]);
   }
 
   /// scores ← P = exp(scores − lse), dscores ← P∘(dscores − delta); 0 where P is 0, even if dscores is NaN there.
-  [[gnu::noinline]] static void score_gradient(index_t keys, index_t queries, const backward_space& at) {
-    tile::for_columns(
-        queries, [&](index_t first, auto width) __attribute__((always_inline)) {
-          floats lse[width], delta[width];
-          float *s = at.scores + first, *ds = at.dscores + first;
-#pragma GCC unroll 8
-          for (int w = 0; w < width; ++w) {
-            lse[w] = V::load(at.lse + first + w * V::lanes);
-            delta[w] = V::load(at.delta + first + w * V::lanes);
-          }
-          for (index_t j = 0; j < keys; ++j, s += query_tile_rows, ds += query_tile_rows)
-#pragma GCC unroll 8
-            for (int w = 0; w < width; ++w) {
-              const floats p = V::exp(V::load(s + w * V::lanes) - lse[w]);
-              const floats d = p * (V::load(ds + w * V::lanes) - delta[w]);
-              V::store(s + w * V::lanes, p);
-              V::store(ds + w * V::lanes, p == floats{} ? floats{} : d);
-            }
-        });
+  template <int Width>
+  static void score_gradient(index_t first, index_t keys, const backward_space& at) {
+    floats lse[Width], delta[Width];
+    float *s = at.scores + first, *ds = at.dscores + first;
+#pragma GCC unroll 4
+    for (int w = 0; w < Width; ++w) {
+      lse[w] = V::load(at.lse + first + w * V::lanes);
+      delta[w] = V::load(at.delta + first + w * V::lanes);
+    }
+    for (index_t j = 0; j < keys; ++j, s += query_tile_rows, ds += query_tile_rows)
+#pragma GCC unroll 4
+      for (int w = 0; w < Width; ++w) {
+        const floats p = V::exp(V::load(s + w * V::lanes) - lse[w]);
+        const floats d = p * (V::load(ds + w * V::lanes) - delta[w]);
+        V::store(s + w * V::lanes, p);
+        V::store(ds + w * V::lanes, p == floats{} ? floats{} : d);
+      }
   }
 
   /// gradient rows += A·B with A = [key][query]. Rows of whole vectors are added to in place; others by way of `rest`,
