@@ -15,7 +15,10 @@ int main() {
     plan.prepare(memory, seqpar::on_host{});
 
     const auto n = plan.q_rows();  // this rank's tokens: layout.global_of(team.index(), 0 … n−1)
-    std::vector<float> q(n * 4 * 64, .1f), k(n * 2 * 64, .1f), v(n * 2 * 64, 1.f), out(n * 4 * 64), lse(n * 4);
+    const auto filled = [&](int heads, float x) {
+      return std::vector<float>(static_cast<std::size_t>(n * heads * 64), x);
+    };
+    std::vector<float> q = filled(4, .1f), k = filled(2, .1f), v = filled(2, 1), out = filled(4, 0), lse = filled(4, 0);
     const auto done = plan.forward({.q = seqpar::dense_view(q.data(), {1, n, 4, 64}),
                                     .k = seqpar::dense_view(k.data(), {1, n, 2, 64}),
                                     .v = seqpar::dense_view(v.data(), {1, n, 2, 64}),

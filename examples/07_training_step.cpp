@@ -23,9 +23,11 @@ int main() {
 
     for (int step = 0; step < 3; ++step) {
       const index_t n = plan.q_rows();
-      std::vector<bfloat16> q(n * 6 * 64, bfloat16(.5f)), k(n * 2 * 64, bfloat16(.5f)), v = k, out = q, dout = q,
-                                                                                        dq = q, dk = k, dv = k;
-      std::vector<float> lse(n * 6);
+      const auto filled = [&](index_t heads) {
+        return std::vector<bfloat16>(static_cast<std::size_t>(n * heads * 64), bfloat16(.5f));
+      };
+      std::vector<bfloat16> q = filled(6), out = q, dout = q, dq = q, k = filled(2), v = k, dk = k, dv = k;
+      std::vector<float> lse(static_cast<std::size_t>(n * 6));
       const auto wide = [&](auto& x) { return dense_view(x.data(), {1, n, 6, 64}); };
       const auto narrow = [&](auto& x) { return dense_view(x.data(), {1, n, 2, 64}); };
       const auto numbers = dense_heads(lse.data(), {1, 6, n});

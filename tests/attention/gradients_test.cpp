@@ -39,8 +39,6 @@ TEST_CASE("backward uses the whole row's out and lse, not those of a block [H3]"
   attention_case c = of(8, see_all, s8f);
   c.ranks = {2};
   check_everywhere(c, [](const problem&, const outcome<float>& got) {
-    // per head and channel Σ_j dK_j = Σ_i Σ_j ds_ij·q_i need not vanish, but Σ_j ds_ij does: so does Σ_i dQ_i·1 for k =
-    // 1
     const bool blockwise = std::abs(wsum(got.dq) + 0.27129182) < 1e-3 || std::abs(wsum(got.dk) - 0.03339233) < 1e-3;
     return blockwise ? std::string("these are the sums of the per-block mistake") : std::string();
   });

@@ -332,7 +332,7 @@ std::string broken(int members, const std::vector<movement>& movements, const sw
         for (std::size_t i = 0; i < w.rows.size(); ++i)
           for (index_t c = w.columns.lo; c < w.columns.hi; ++c) wanters[{w.rows[i], c}].push_back({r, i});
       }
-      bool once = true;
+      bool once = !wanters.empty();
       for (const auto& [entry, list] : wanters) once = once && (entry.first < 0 || list.size() == 1);
       moved("adjoint", in_bytes, out_bytes,
             [&] { return plan.template adjoint<T>(dout.buffer(), din.buffer(), memory, on_host{}); });

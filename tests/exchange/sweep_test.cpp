@@ -9,9 +9,8 @@ using namespace exchange_test;
 TEST_CASE("every verb and pair of layouts moves exactly what is wanted, and its adjoint is the transpose [H1]") {
   int turn = 0;
   for (int ranks = 1; ranks <= 8; ++ranks)
-    for (index_t tokens : {0, 1, 5, 12, 23}) {
+    for (index_t tokens : {0, 1, 5, 12, 23, 40}) {
       const layouts every(tokens, ranks);
-      if (tokens < ranks && tokens > 1 && ranks % 2 == 0) continue;
       CAPTURE(ranks);
       CAPTURE(tokens);
       sweep_options o;

@@ -420,7 +420,12 @@ dense_result definition(const problem& p, const tensors& in) {
       dense_attention(d, {scale, std::same_as<T, float> ? 0.0 : roundoff<T>}, rounded<T>(in.q), rounded<T>(in.k),
                       rounded<T>(in.v), p.options.passes == forward_backward ? rounded<T>(in.dout) : std::vector<T>(),
                       in.dlse, [&](index_t q, index_t k) { return mask.allows(q, k); });
-  if (p.options.passes == forward_only || p.options.gradients == write::assign) return want;
+  if (p.options.passes == forward_only) return want;
+  if (in.dout.empty()) {  // no queries: keys and values have gradients, and they are zero
+    want.dk = want.dk_magnitude = std::vector<double>(static_cast<std::size_t>(d.k_size()));
+    want.dv = want.dv_magnitude = std::vector<double>(static_cast<std::size_t>(d.v_size()));
+  }
+  if (p.options.gradients == write::assign) return want;
   // dq is rounded to T on its way home and again when added. Partial joint sums hold what was there once a rank.
   const index_t first = detail::joint_offset(p.kv_layout.token_count(), p.shape.joint);
   const interval joint{first, first + p.shape.joint_kv};

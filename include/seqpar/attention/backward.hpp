@@ -44,6 +44,7 @@ void store(const rows_view<To>& to, const rows_view<From>& from, write how) {
 template <class Plan, class Exec>
 struct backward_pass : pass_base<Plan, Exec> {
   using base = pass_base<Plan, Exec>;
+  using base::base;
   using base::n;
   using base::plan;
   using base::s;

@@ -12,6 +12,7 @@ namespace detail {
 template <class Plan, class Exec>
 struct forward_pass : pass_base<Plan, Exec> {
   using base = pass_base<Plan, Exec>;
+  using base::base;
   using base::n;
   using base::plan;
   using base::s;

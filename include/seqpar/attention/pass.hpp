@@ -46,6 +46,8 @@ struct pass_base {
   using Grad = typename Plan::grad_type;
   static constexpr std::size_t keys_group = 0, gradients_group = 1, other_group = 2;
 
+  pass_base(const Plan& p, const carvers& m, Exec e) : plan(p), memory(m), exec(e) {}
+
   const Plan& plan;
   carvers memory;
   Exec exec;

@@ -116,8 +116,7 @@ class attention_plan {
     buffers.output(a.joint.out, {n.batch, n.joint_q, n.heads, n.v_dim()});
     buffers.output(a.joint.lse, {n.batch, n.heads, n.joint_q});
     if (status s = ready(given, buffers); !s.ok()) return fail(s);
-    detail::forward_pass<attention_plan, Exec> pass{*this, carvers(given), exec};
-    return pass.run(a);
+    return detail::forward_pass<attention_plan, Exec>(*this, carvers(given), exec).run(a);
   }
 
   /// dq, dk, dv of this rank's rows, from out and lse of forward and the gradients dout, dlse.
@@ -143,8 +142,7 @@ class attention_plan {
     buffers.output(a.joint.dk, {n.batch, n.joint_kv, n.kv_heads, n.head_dim});
     buffers.output(a.joint.dv, {n.batch, n.joint_kv, n.kv_heads, n.v_dim()});
     if (status s = ready(given, buffers); !s.ok()) return fail(s);
-    detail::backward_pass<attention_plan, Exec> pass{*this, carvers(given), exec};
-    return pass.run(a);
+    return detail::backward_pass<attention_plan, Exec>(*this, carvers(given), exec).run(a);
   }
 
   /// Used by try_plan_attention.
