@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Your own block kernel in plain loops: the whole contract, forward and backward. Returns 0 when it agrees with
 // host_reference.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -133,7 +134,7 @@ answer run(const Kernel& kernel) {
                         seqpar::dense_view(a.dv.data() + s * half, {1, 15, 1, dim})});
 
   std::vector<float> acc(q.size()), max(a.lse.size()), sum(a.lse.size());
-  std::vector<double> workspace(static_cast<std::size_t>(Kernel::workspace_bytes(dim, dim)) / sizeof(double) + 1);
+  const seqpar::host_memory workspace({.scratch = Kernel::workspace_bytes(dim, dim)});
   seqpar::forward_call<float, float> forward;
   forward.q = seqpar::dense_view<const float>(q.data(), {1, n, heads, dim});
   forward.queries = queries.table();
@@ -141,8 +142,8 @@ answer run(const Kernel& kernel) {
   forward.state = {acc.data(), max.data(), sum.data()};
   forward.out = seqpar::dense_view(a.out.data(), {1, n, heads, dim});
   forward.lse = seqpar::dense_heads(a.lse.data(), {1, heads, n});
-  forward.workspace = workspace.data();
-  for (std::size_t s : {0, 1}) {
+  forward.workspace = seqpar::memory(workspace).scratch.pointer;
+  for (std::size_t s = 0; s < 2; ++s) {
     forward.segments = {&segments[s], 1};
     forward.in = s == 0 ? seqpar::state_in::none : seqpar::state_in::carry;
     forward.out_kind = s == 0 ? seqpar::state_out::carry : seqpar::state_out::final;
@@ -160,7 +161,7 @@ answer run(const Kernel& kernel) {
   backward.lse = forward.lse;
   backward.delta = seqpar::dense_heads<const float>(delta.data(), {1, heads, n});
   backward.dq = seqpar::dense_view(a.dq.data(), {1, n, heads, dim});
-  backward.workspace = workspace.data();
+  backward.workspace = seqpar::memory(workspace).scratch.pointer;
   kernel.backward(backward, seqpar::by_intervals{});
   return a;
 }

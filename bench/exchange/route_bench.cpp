@@ -23,8 +23,7 @@ constexpr index_t tokens = index_t{1} << 20;
 
 /// Tiles of 64 frames of 128 × 128 tokens.
 constexpr grid even_grid{.frames = 64, .height = 128, .width = 128, .split_h = 8, .split_w = 8};
-/// The same number of tokens in frames whose sides 8 does not divide: 2^20 = 97·(90·120) + 976, so one frame less a
-/// bit.
+/// Nearly as many, in frames whose sides 8 does not divide.
 constexpr grid odd_grid{.frames = 97, .height = 90, .width = 119, .split_h = 8, .split_w = 8};
 
 /// Hilbert's curve over 1024 × 1024 tokens: neighbours on the curve are neighbours in the picture. Its runs are short
@@ -49,7 +48,7 @@ struct hilbert {
     }
     return d;
   }
-  friend bool operator==(hilbert, hilbert) = default;
+  friend constexpr bool operator==(hilbert, hilbert) = default;
 
  private:
   static void turn(index_t s, index_t right, index_t down, index_t& x, index_t& y) {

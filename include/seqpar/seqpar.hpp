@@ -41,15 +41,12 @@
 #include <seqpar/transport/concept.hpp>
 #include <seqpar/transport/explain.hpp>
 #include <seqpar/transport/laws.hpp>
-#include <seqpar/transport/message.hpp>
 #include <seqpar/transport/recorder.hpp>
 #include <seqpar/transport/self.hpp>
 #include <seqpar/transport/threads.hpp>
-#include <seqpar/transport/threads_world.hpp>
 #include <seqpar/transport/traced.hpp>
 
 #include <seqpar/space/copy.hpp>
-#include <seqpar/space/overlap.hpp>
 
 #include <seqpar/communicator/mesh.hpp>
 #include <seqpar/communicator/process_grid.hpp>
@@ -59,7 +56,6 @@
 #include <seqpar/exchange/exchange.hpp>
 #include <seqpar/exchange/gather.hpp>
 #include <seqpar/exchange/holding.hpp>
-#include <seqpar/exchange/ownership.hpp>
 #include <seqpar/exchange/reshard.hpp>
 #include <seqpar/exchange/route.hpp>
 #include <seqpar/exchange/scatter.hpp>
@@ -67,15 +63,7 @@
 #include <seqpar/kernel/concept.hpp>
 #include <seqpar/kernel/host_fast.hpp>
 #include <seqpar/kernel/host_reference.hpp>
-#include <seqpar/kernel/host_tile.hpp>
-#include <seqpar/kernel/micro_gemm.hpp>
 #include <seqpar/kernel/tables.hpp>
-#include <seqpar/kernel/vector.hpp>
-#include <seqpar/kernel/visit.hpp>
 
-#include <seqpar/attention/arguments.hpp>
-#include <seqpar/attention/buffers.hpp>
 #include <seqpar/attention/plan.hpp>
-#include <seqpar/attention/rounds.hpp>
-#include <seqpar/attention/setup.hpp>
-#include <seqpar/attention/shape.hpp>
+#include <seqpar/attention/state.hpp>

@@ -7,6 +7,10 @@
 #include <cstdlib>
 
 namespace seqpar::test {
+
+// Compiled here only; memory_test.cpp uses it too.
+template outcome<float> run_problem<float, host_reference<>>(const problem&, const tensors&, host_reference<>);
+
 namespace {
 
 #if defined(__has_feature)

@@ -33,8 +33,8 @@ namespace exchange_test {
 
 using namespace seqpar;
 using test::any_layout;
-using transport = traced<threads::transport>;
-using team_type = mesh<transport>;
+using traced_threads = traced<threads::transport>;
+using team_type = mesh<traced_threads>;
 
 /// The last row first.
 struct backwards {
@@ -147,7 +147,7 @@ inline side side_of_all(index_t rows, index_t columns) {
 /// What is to be planned, and what it means.
 struct movement {
   std::string name;
-  std::function<exchange<transport>(const team_type&, const exchange_options&)> plan;
+  std::function<exchange<traced_threads>(const team_type&, const exchange_options&)> plan;
   std::function<side(int)> owned, wanted;
 };
 
@@ -266,7 +266,7 @@ std::string broken(int members, const std::vector<movement>& movements, const sw
   const auto body = [&](threads::transport engine) {
     if (std::find(ranks.begin(), ranks.end(), engine.rank()) == ranks.end()) return;
     flight_record record(engine.rank(), engine.size(), 1);
-    const team_type team(transport(engine, record), {.ring = members, .all_to_all = 1}, ranks);
+    const team_type team(traced_threads(engine, record), {.ring = members, .all_to_all = 1}, ranks);
     const int me = team.index();
     for (std::size_t k = 0; k < movements.size(); ++k) {
       const movement& m = movements[k];
@@ -358,7 +358,7 @@ std::string broken(int members, const std::vector<movement>& movements, const sw
         moved("inverse", in_bytes, out_bytes,
               [&] { return plan.inverse(out.buffer(), back.buffer(), memory, on_host{}); });
         back.for_each([&](index_t b, std::size_t i, index_t row, index_t c, std::byte* p) {
-          const bool is_wanted = wanters.count({row, c}) > 0;
+          const bool is_wanted = !wanters[{row, c}].empty();
           for (index_t e = 0; e < o.dim; ++e)
             if (take<T>(p, e) != (is_wanted ? value_of(b, row, c, e) : -1)) fail(where(m, "inverse", me, b, i));
         });

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The umbrella compiles under the macros of windows.h, X.h, complex.h, termios.h and sysmacros.h.
+// The umbrella compiles under the macros of windows.h (NOMINMAX assumed), X.h, complex.h, termios.h and sysmacros.h.
 #include <std_headers.hpp>
 
-#define min(a, b) hostile(a, b)
-#define max(a, b) hostile(a, b)
 #define major(dev) hostile(dev)
 #define minor(dev) hostile(dev)
 #define I hostile

@@ -55,6 +55,7 @@ struct outcome {
   std::vector<float> lse;
   std::vector<index_t> forward_bytes, backward_bytes;
   std::vector<memory_sizes> memory;
+  std::vector<memory_sizes> unused;  ///< cache lines of each kind that neither pass wrote
   bool replicas_agree = true;
   /// joint_gradient::partial: dk and dv of joint keys are sums over the ranks; here the rounding of their terms.
   std::vector<double> dk_rounding, dv_rounding;
@@ -166,6 +167,17 @@ class guarded_memory {
     }
     return true;
   }
+  /// How many lines of each kind are as they were.
+  memory_sizes unused() const {
+    const auto count = [&](std::size_t i) {
+      index_t lines = 0;
+      for (index_t at = 0; at < sizes_[i]; at += index_t{line})
+        lines += std::all_of(start_[i] + at, start_[i] + std::min(at + index_t{line}, sizes_[i]),
+                             [](std::byte b) { return b == std::byte{0xFF}; });
+      return lines;
+    };
+    return {count(0), count(1), count(2), count(3)};
+  }
 
  private:
   static constexpr std::size_t line = 64;
@@ -200,6 +212,7 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
   result.forward_bytes.resize(static_cast<std::size_t>(members));
   result.backward_bytes.resize(static_cast<std::size_t>(members));
   result.memory.resize(static_cast<std::size_t>(members));
+  result.unused.resize(static_cast<std::size_t>(members));
   std::atomic<bool> agree = true;
   std::vector<double> dk_sums(result.dk.size()), dv_sums(result.dv.size());
   result.dk_rounding.assign(result.dk.size(), 0);
@@ -335,6 +348,7 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
     result.forward_bytes[m] = middle - before;
     result.backward_bytes[m] = record.bytes(direction::send) - middle;
     result.memory[m] = plan.memory();
+    result.unused[m] = memory.unused();
     if (!memory.intact()) raise(error(errc::invalid_argument, "test: a region of memory was written outside its size"));
     for (const auto* x : {&q, &k, &v, &out, &dout, &dq, &dk, &dv, &jq, &jk, &jv, &jout, &jdout, &jdq, &jdk, &jdv})
       if (!x->surroundings_untouched())

@@ -12,8 +12,9 @@
 
 namespace seqpar::test {
 
-/// The one constant c of |error| ≤ c·2^-24·magnitude, for every kernel, mask, shape and type.
-inline constexpr double roundings = 8;
+/// The one constant c of |error| ≤ c·2^-24·magnitude, for every kernel, mask, shape and type. (Sums over 200 keys in
+/// fp32 come to 9 once in 30 000 problems; 33 is the 2e-6 of the case files.)
+inline constexpr double roundings = 16;
 
 /// Half a unit in the last place of T, relative; and the absolute floor of its subnormals.
 template <class T>

@@ -135,8 +135,8 @@ struct backward_arrays {
       for (int i = 0; i < slots; ++i)
         a.round[i] = kv_arrays<float>::take(direct ? c.exchange : c.scratch, most.round_rows * most.kv_heads, n);
       a.staging = kv_arrays<float>::take(c.exchange, (direct ? most.sent_rows : most.summed_rows) * most.kv_heads, n);
-      if (!direct)
-        for (auto& slot : a.summed) slot = kv_arrays<float>::take(c.exchange, most.summed_rows * most.kv_heads, n);
+      for (int i = 0; !direct && i < std::min(s.ring_size - 1, 2); ++i)
+        a.summed[i] = kv_arrays<float>::take(c.exchange, most.summed_rows * most.kv_heads, n);
     }
     if (n.joint_q > 0) a.dq_joint = c.exchange.template take<Grad>(n.batch * n.joint_q * n.heads * n.head_dim);
     if (n.joint_kv > 0) {

@@ -59,6 +59,10 @@ struct process_grid {
     if (!ranks.empty() && static_cast<index_t>(ranks.size()) != size())
       raise(detail::invalid("process_grid", "the list of ranks must have " + std::to_string(size()) + " entries, got " +
                                                 std::to_string(ranks.size())));
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j)
+        if (ranks[i] == ranks[j])
+          raise(detail::invalid("process_grid", "rank " + std::to_string(ranks[i]) + " is listed twice"));
   }
 };
 

@@ -74,7 +74,10 @@ class statement {
 
 inline std::string list_of(const std::vector<int>& ranks) {
   std::string s = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) s += (i ? "," : "") + std::to_string(ranks[i]);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) s += ',';
+    s += std::to_string(ranks[i]);
+  }
   return s;
 }
 

@@ -91,7 +91,7 @@ void add_block(const block& to, const block& from) {
       To* t = reinterpret_cast<To*>(static_cast<std::byte*>(to.pointer) + r * to.row_stride + c * to.column_stride);
       const From* f = reinterpret_cast<const From*>(static_cast<const std::byte*>(from.pointer) + r * from.row_stride +
                                                     c * from.column_stride);
-      for (index_t i = 0; i < n; ++i) t[i] += f[i];
+      for (index_t i = 0; i < n; ++i) t[i] += static_cast<To>(f[i]);
     }
 }
 
@@ -146,14 +146,16 @@ inline index_t staging_bytes(const route& way, index_t batch, index_t column_byt
 /// Rows that this rank owns and wants, owner → wanter.
 inline void copy_own(const route& way, const row_array& owner, const row_array& wanter) {
   detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
-    copy_block(detail::wanter_block(wanter, way.own(), n), detail::owner_block(owner, way.own(), n));
+    const block to = detail::wanter_block(wanter, way.own(), n), from = detail::owner_block(owner, way.own(), n);
+    if (to.pointer != from.pointer || to.row_stride != from.row_stride) copy_block(to, from);  // else it lies there
   });
 }
 
 /// The same, wanter → owner.
 inline void copy_own_back(const route& way, const row_array& owner, const row_array& wanter) {
   detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
-    copy_block(detail::owner_block(owner, way.own(), n), detail::wanter_block(wanter, way.own(), n));
+    const block to = detail::owner_block(owner, way.own(), n), from = detail::wanter_block(wanter, way.own(), n);
+    if (to.pointer != from.pointer || to.row_stride != from.row_stride) copy_block(to, from);
   });
 }
 

@@ -24,22 +24,35 @@ enum class gradient {
   replicated  ///< all ranks used it alike: the owner takes its own slice; no bytes
 };
 
+/// Whether rows that are wanted lie in other memory than rows that are owned, or beside them in one buffer (a halo
+/// around its interior): then forward and adjoint are given that buffer as both, and a row that is wanted where it lies
+/// stays.
+enum class placement { apart, in_place };
+
+/// What an adjoint can sum: 16-bit and fp32 elements in fp32, double in double.
+template <class T>
+concept summable = element<T> || std::same_as<T, double>;
+
 /// A row is `row_bytes` bytes; with `columns` > 1 it is cut into that many equal columns, which holdings may own apart.
 struct exchange_options {
   extent row_bytes;
   index_t batch = 1;
   index_t columns = 1;
   gradient convention = gradient::sum;
+  seqpar::placement placement = placement::apart;
   seqpar::passes passes = forward_backward;  ///< forward_only: no memory for the adjoint
   agreement check = agreement::checked;
 };
 
-/// Rows in memory: row i of item b at pointer + b·batch_stride + i·row_stride, in bytes; 0 means dense.
+/// Rows in memory: column c of row i of item b at pointer + b·batch_stride + i·row_stride + c·column_stride, in bytes;
+/// 0 means dense.
 struct row_buffer {
   void* pointer = nullptr;
-  index_t row_stride = 0, batch_stride = 0;
-  row_buffer(void* p, index_t row = 0, index_t batch = 0) : pointer(p), row_stride(row), batch_stride(batch) {}
-  row_buffer(const void* p, index_t row = 0, index_t batch = 0) : row_buffer(const_cast<void*>(p), row, batch) {}
+  index_t row_stride = 0, batch_stride = 0, column_stride = 0;
+  row_buffer(void* p, index_t row = 0, index_t batch = 0, index_t column = 0)
+      : pointer(p), row_stride(row), batch_stride(batch), column_stride(column) {}
+  row_buffer(const void* p, index_t row = 0, index_t batch = 0, index_t column = 0)
+      : row_buffer(const_cast<void*>(p), row, batch, column) {}
 };
 
 /// Moves rows from owners to wanters: out[j] = in[i] for every wanted row (route.hpp has the equation).
@@ -113,8 +126,10 @@ class exchange {
   }
 
   /// d_in = Σ over ranks that received the row of d_out (sum), or this rank's own d_out (replicated). Elements are T.
-  template <element T, class Exec>
+  /// In place, d_in may be d_out: the gradient of each owned row then stands where the row does.
+  template <summable T, class Exec>
   status adjoint(row_buffer d_out, row_buffer d_in, const seqpar::memory& given, Exec exec) const {
+    using Sum = std::conditional_t<std::same_as<T, double>, double, float>;
     const row_array owner = owned(d_in), wanter = wanted(d_out);
     if (status s = ready(given, owner, wanter); !s.ok()) return fail(s);
     if (options_.passes == forward_only)
@@ -122,37 +137,37 @@ class exchange {
     if (column_bytes() % static_cast<index_t>(sizeof(T)) != 0)
       return fail({errc::invalid_argument, "exchange: a row is not a whole number of gradient elements"});
     for (const row_array* a : {&owner, &wanter})
-      for (index_t at :
-           {static_cast<index_t>(reinterpret_cast<std::intptr_t>(a->pointer)), a->row_stride, a->batch_stride})
+      for (index_t at : {static_cast<index_t>(reinterpret_cast<std::intptr_t>(a->pointer)), a->row_stride,
+                         a->batch_stride, a->column_stride})
         if (at % static_cast<index_t>(alignof(T)) != 0)
           return fail(
               {errc::invalid_argument, "exchange: a gradient's pointer or stride is no multiple of its element"});
     carver c(given.scratch);
     const scratch mine = walk(c);
-    const index_t columns = own_columns_, dim = column_bytes() / static_cast<index_t>(sizeof(T));
-    const rows_view<float> sums = dense_view(mine.sums, {options_.batch, own_rows_, columns, dim});
-    std::fill_n(mine.sums, sums.elements(), 0.f);
+    const index_t dim = column_bytes() / static_cast<index_t>(sizeof(T));
+    const rows_view<Sum> sums =
+        dense_view(reinterpret_cast<Sum*>(mine.sums), {options_.batch, own_rows_, own_columns_, dim});
+    std::fill_n(sums.pointer, sums.elements(), Sum(0));
     if (!sums_travel()) {
       detail::for_each_line(way_.own(), options_.batch, [&](const detail::line& n) {
-        add_block<float, T>(detail::owner_block(array_of(sums), way_.own(), n),
-                            detail::wanter_block(wanter, way_.own(), n));
+        add_block<Sum, T>(detail::owner_block(array_of(sums), way_.own(), n),
+                          detail::wanter_block(wanter, way_.own(), n));
       });
     } else {
       group_.clear();
       group_.label({"adjoint exchange", 0});
       post_add(group_, team_, way_, wanter, mine.staging);
       if (status s = carry([] {}, exec); !s.ok()) return s;
-      add_up<float, T>(team_.index(), way_, array_of(sums), wanter, mine.staging);
+      add_up<Sum, T>(team_.index(), way_, array_of(sums), wanter, mine.staging);
     }
     for (index_t b = 0; b < options_.batch; ++b)
       for (const run& places : own_places_)
-        for (index_t i = 0; i < places.count; ++i) {
-          const index_t row = places.at(i);
-          T* to = reinterpret_cast<T*>(static_cast<std::byte*>(owner.pointer) + b * owner.batch_stride +
-                                       row * owner.row_stride);
-          const float* from = sums.row(b, row, 0);
-          for (index_t e = 0; e < columns * dim; ++e) to[e] = T(from[e]);
-        }
+        for (index_t i = 0; i < places.count; ++i)
+          for (index_t column = 0; column < own_columns_; ++column) {
+            const block at = owner.rows(b, places.at(i), 1, 1, column, 1);
+            const Sum* from = sums.row(b, places.at(i), column);
+            for (index_t e = 0; e < dim; ++e) static_cast<T*>(at.pointer)[e] = T(from[e]);
+          }
     return {};
   }
 
@@ -176,8 +191,8 @@ class exchange {
   index_t column_bytes() const { return options_.row_bytes / options_.columns; }
   row_array array(const row_buffer& b, index_t rows, index_t columns) const {
     const index_t row = b.row_stride ? b.row_stride : columns * column_bytes();
-    return {b.pointer, options_.batch, b.batch_stride ? b.batch_stride : rows * row,
-            row,       column_bytes(), column_bytes()};
+    const index_t column = b.column_stride ? b.column_stride : column_bytes();
+    return {b.pointer, options_.batch, b.batch_stride ? b.batch_stride : rows * row, row, column, column_bytes()};
   }
   row_array owned(const row_buffer& b) const { return array(b, own_rows_, own_columns_); }
   row_array wanted(const row_buffer& b) const { return array(b, wanted_rows_, wanted_columns_); }
@@ -188,7 +203,9 @@ class exchange {
     const detail::placed_array o{owner, own_rows_, own_columns_}, w{wanter, wanted_rows_, wanted_columns_};
     if ((o.has_bytes() && !owner.pointer) || (w.has_bytes() && !wanter.pointer))
       return {errc::invalid_argument, "exchange: a buffer with rows is null"};
-    if (may_share(o, w)) return {errc::overlapping_buffers, "exchange: in and out overlap; give separate buffers"};
+    const bool one_buffer = options_.placement == placement::in_place && owner.pointer == wanter.pointer;
+    if (!one_buffer && may_share(o, w))
+      return {errc::overlapping_buffers, "exchange: in and out overlap; give separate buffers"};
     return {};
   }
   status fail(status s) const {

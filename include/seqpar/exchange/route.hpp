@@ -111,7 +111,7 @@ class holding_index {
   }
 
   /// Calls f(owner place, step, wanter place, step, count) for all rows of `want` that are held, in the order of
-  /// `want`.
+  /// `want`; only pieces that interleave inside one of its runs come one after the other.
   template <class F>
   void for_each_common(const holding& want, F&& f) const {
     std::vector<std::pair<common_run, const row_piece*>> found;

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Bad input while planning, and ranks that do not give the same: one clear error, the same on every rank.
+#include <array>
+
+#include <tests/attention/rank.hpp>
+
+namespace seqpar::test {
+namespace {
+
+problem plain() {
+  attention_case c{.tokens = 16, .shape = {.heads = 8, .kv_heads = 4, .head_dim = 4}, .mask = see_past};
+  return c.at(contiguously, 4, {.ring = 2, .all_to_all = 2}, schedule::direct);
+}
+
+/// What planning p says on every rank of four; all must say the same.
+std::string plan_error(const problem& p) {
+  std::string said;
+  for (int r = 0; r < 4; ++r) {
+    std::vector<recorded_message> log;
+    const auto plan = try_plan_attention<float>(mesh(recorder(r, 4, log), p.team), p.q_layout, p.kv_layout, p.mask,
+                                                p.shape, p.options);
+    const std::string text = plan.ok() ? "planned" : plan.failure().what();
+    if (!plan.ok() && plan.failure().code() != errc::invalid_argument) return "another code: " + text;
+    if (r > 0 && text != said) return "other words on another rank: " + text;
+    said = text;
+    CHECK(log.empty());
+  }
+  return said;
+}
+template <class Spoil>
+std::string refused(Spoil&& spoil) {
+  problem p = plain();
+  spoil(p);
+  return plan_error(p);
+}
+any_layout given(const std::vector<run>& runs, const std::vector<index_t>& offsets) {
+  return any_layout(segments{runs, offsets}, "segments");
+}
+
+/// What prepare says on each rank when rank `odd` was given another problem than the rest; afterwards all of them run
+/// the right one.
+template <class Spoil>
+std::array<std::string, 4> disagreement(int odd, Spoil&& spoil) {
+  const problem good = plain();
+  problem bad = good;
+  spoil(bad);
+  std::array<std::string, 4> said;
+  run_ranks(4, [&](threads::transport world) {
+    rank_run rank(world, world.rank() == odd ? bad : good);
+    std::string& text = said[static_cast<std::size_t>(world.rank())];
+    try {
+      rank.prepare();
+      text = "prepared";
+    } catch (const error& e) {
+      text = e.code() == errc::ranks_disagree ? e.what() : std::string("another code: ") + e.what();
+    }
+    check(world.recover());
+    rank_run again(world, good);
+    again.prepare();
+    check(again.forward());
+    check(again.backward());
+  });
+  return said;
+}
+template <class Spoil>
+void check_disagreement(const char* on, Spoil&& spoil) {
+  for (int odd : {1, 3}) {
+    const auto said = disagreement(odd, spoil);
+    const std::string start = std::string("[seqpar] plan_attention: ranks disagree on ") + on + ": expected ";
+    CHECK_MESSAGE(said[0].starts_with(start), on << ": " << said[0]);
+    CHECK_MESSAGE(said[0].find("(rank " + std::to_string(odd) + "); give every rank the same") != std::string::npos,
+                  on << ": " << said[0]);
+    for (const std::string& text : said) CHECK(text == said[0]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("shapes that cannot be planned are one clear error with the remedy, the same on every rank") {
+  const std::string at = "[seqpar] plan_attention: ";
+  CHECK(plan_error(plain()) == "planned");
+  CHECK(refused([](problem& p) { p.shape.heads = 0; }) == at + "heads must be at least 1, got 0");
+  CHECK(refused([](problem& p) { p.shape.kv_heads = 3; }) == at + "kv_heads must divide heads (8), got 3");
+  CHECK(refused([](problem& p) { p.shape.kv_heads = 0; }) == at + "kv_heads must divide heads (8), got 0");
+  CHECK(refused([](problem& p) { p.shape.kv_heads = 16; }) == at + "kv_heads must divide heads (8), got 16");
+  CHECK(refused([](problem& p) { p.shape.head_dim = 0; }) == at + "head_dim must be 1 to 256, got 0");
+  CHECK(refused([](problem& p) { p.shape.head_dim = 257; }) == at + "head_dim must be 1 to 256, got 257");
+  CHECK(refused([](problem& p) { p.shape.value_dim = 257; }) == at + "value_dim must be 1 to 256, got 257");
+  CHECK(refused([](problem& p) { p.shape.value_dim = -1; }) == at + "value_dim must be 1 to 256, got -1");
+  CHECK(refused([](problem& p) { p.shape.batch = -1; }) == at + "batch must not be negative, got -1");
+  CHECK(refused([](problem& p) { p.shape.joint_kv = -2; }) == at + "joint tokens must not be negative, got -2");
+  CHECK(refused([](problem& p) { p.shape.joint_q = -3; }) == at + "joint tokens must not be negative, got -3");
+  CHECK(refused([](problem& p) { p.options.capacity.tokens_per_rank = -1; }) ==
+        at + "capacity must not be negative, ranges_per_tile at least 1");
+  CHECK(refused([](problem& p) { p.options.capacity.tokens_per_rank = 3; }) ==
+        at + "a rank holds more than capacity.tokens_per_rank; give a larger capacity");
+}
+
+TEST_CASE("layouts that do not fit the mesh, and rows with two owners or none, are refused while planning") {
+  const std::string at = "[seqpar] plan_attention: ";
+  CHECK(refused([](problem& p) { p.q_layout = contiguously(16, 3); }) ==
+        at + "the layout is dealt over 3 ranks, the mesh has 4; give both the same number");
+  CHECK(refused([](problem& p) { p.kv_layout = contiguously(16, 8); }) ==
+        at + "the layout of the keys is dealt over 8 ranks, the mesh has 4; give both the same number");
+  const std::vector<index_t> offsets{0, 1, 2, 3, 4};
+  const std::vector<run> twice{{0, 4, 1}, {3, 4, 1}, {8, 4, 1}, {12, 4, 1}};  // row 3 twice, row 7 never
+  const std::string q = refused([&](problem&p) { p.q_layout = given(twice, offsets); }),
+                    kv = refused([&](problem&p) { p.kv_layout = given(twice, offsets); });
+  CHECK_MESSAGE(q.find("two owners") != std::string::npos, q);
+  CHECK_MESSAGE(kv.find("two owners") != std::string::npos, kv);
+  const std::vector<run> beyond{{0, 4, 1}, {4, 4, 1}, {8, 4, 1}, {13, 4, 1}};
+  CHECK(refused([&](problem& p) { p.q_layout = given(beyond, offsets); }).starts_with(at + "the layout: segments: "));
+  CHECK(refused([](problem& p) { p.q_layout = contiguously(-1, 4); }).starts_with(at + "the layout: "));
+  CHECK(refused([](problem& p) {
+          p.kv_layout = any_layout(zigzag{.tokens = 16, .ranks = 4, .granule = 0});
+        }).starts_with(at + "the layout of the keys: "));
+}
+
+TEST_CASE("masks with negative sizes or broken tables are refused while planning, in the mask's own words") {
+  const std::string at = "[seqpar] plan_attention: the mask: ";
+  const auto with = [](auto mask) { return refused([&](problem& p) { p.mask = any_mask(mask); }); };
+  CHECK(with(window{.left = -1, .right = 0}) == at + "window: left and right count keys; give 0 or more");
+  CHECK(with(window{.left = 3, .right = -2}) == at + "window: left and right count keys; give 0 or more");
+  CHECK(with(first_keys{-1}) == at + "first_keys: count counts keys; give 0 or more");
+  CHECK(with(prefix_lm{-1}) == at + "prefix_lm: prefix counts keys; give 0 or more");
+  CHECK(with(valid{.keys = -1}) == at + "valid: queries and keys count tokens; give 0 or more");
+  CHECK(with(valid{.queries = -1, .keys = 1}) == at + "valid: queries and keys count tokens; give 0 or more");
+  CHECK(with(block_causal{0}) == at + "block_causal: block counts tokens; give 1 or more");
+  CHECK(with(teacher_forcing{.clean = -1, .block = 2}) == at + "teacher_forcing: clean counts tokens; give 0 or more");
+  CHECK(with(teacher_forcing{.clean = 8, .block = 0}) == at + "teacher_forcing: block counts tokens; give 1 or more");
+  CHECK(with(any_of{causal{}, first_keys{-1}}) == at + "first_keys: count counts keys; give 0 or more");
+  const std::vector<index_t> down{0, 5, 3}, late{1, 5};
+  CHECK(with(documents{down}) == at + "documents: bounds descend; give lengths of 0 or more to pack()");
+  CHECK(with(seqpar::within{documents{late}, causal{}}) == at + "documents: the first bound is not 0; use pack()");
+}
+
+TEST_CASE("whatever one rank gives otherwise than the rest is one error on all of them before data moves [J6]") {
+  check_disagreement("batch", [](problem& p) { p.shape.batch = 2; });
+  check_disagreement("heads", [](problem& p) { p.shape.heads = 4; });
+  check_disagreement("kv_heads", [](problem& p) { p.shape.kv_heads = 2; });
+  check_disagreement("head_dim", [](problem& p) { p.shape.head_dim = 8; });
+  check_disagreement("value_dim", [](problem& p) { p.shape.value_dim = 3; });
+  check_disagreement("joint tokens", [](problem& p) { p.shape.joint_kv = 1; });
+  check_disagreement("the scale (bits)", [](problem& p) { p.options.scale = 0.25f; });
+  check_disagreement("the schedule", [](problem& p) { p.options.schedule = schedule::pass_along; });
+  check_disagreement("passes", [](problem& p) { p.options.passes = forward_only; });
+  check_disagreement("reuse", [](problem& p) { p.options.reuse = reuse::saved; });
+  check_disagreement("joint_gradient", [](problem& p) { p.options.joint_gradient = joint_gradient::partial; });
+  check_disagreement("gradients", [](problem& p) { p.options.gradients = write::add; });
+  check_disagreement("capacity", [](problem& p) { p.options.capacity.tokens_per_rank = 16; });
+  check_disagreement("the mesh's ring size", [](problem& p) { p.team = {.ring = 4, .all_to_all = 1}; });
+  check_disagreement("the mesh's placement", [](problem& p) { p.team.inside = axis::ring; });
+  check_disagreement("the mesh's ranks", [](problem& p) { p.ranks = {0, 2, 1, 3}; });
+  check_disagreement("tokens", [](problem& p) { p.q_layout = p.kv_layout = contiguously(17, 4); });
+  check_disagreement("key tokens", [](problem& p) { p.kv_layout = contiguously(15, 4); });
+  check_disagreement("the layout", [](problem& p) { p.q_layout = in_zigzag(16, 4); });
+  check_disagreement("the layout of the keys", [](problem& p) { p.kv_layout = in_stripes(16, 4); });
+  check_disagreement("the mask", [](problem& p) { p.mask = see_all; });
+  check_disagreement("the mask", [](problem& p) { p.mask = any_mask(causal{alignment::top_left, 1}); });
+}
+
+TEST_CASE("the message of a disagreement names what, who and how many") {
+  const auto said = disagreement(1, [](problem& p) { p.shape.heads = 12; });
+  CHECK(said[0] ==
+        "[seqpar] plan_attention: ranks disagree on heads: expected 8 (ranks 0,2,3 of 4), got 12 (rank 1); give every "
+        "rank the same");
+}
+
+TEST_CASE("another element type on one rank is a disagreement, not bytes taken for numbers [J6]") {
+  std::array<std::string, 4> said;
+  const problem p = plain();
+  run_ranks(4, [&](threads::transport world) {
+    std::string& text = said[static_cast<std::size_t>(world.rank())];
+    const auto prepared = [&](auto plan) {
+      const host_memory memory(plan.memory());
+      try {
+        plan.prepare(memory, on_host{});
+      } catch (const error& e) {
+        text = e.what();
+      }
+    };
+    const mesh team(world, p.team);
+    if (world.rank() == 3)
+      prepared(plan_attention<bfloat16>(team, p.q_layout, p.mask, p.shape, p.options));
+    else
+      prepared(plan_attention<float>(team, p.q_layout, p.mask, p.shape, p.options));
+  });
+  CHECK(said[0].starts_with("[seqpar] plan_attention: ranks disagree on the element types: "));
+  for (const std::string& text : said) CHECK(text == said[0]);
+}
+
+TEST_CASE("a mask or a valid length that only one rank passes is an error everywhere, not a hang [J3]") {
+  attention_case c{.tokens = 16, .shape = {.heads = 8, .kv_heads = 4, .head_dim = 4}, .mask = see_all};
+  check_disagreement("the mask", [](problem& p) { p.mask = any_mask(all_of{causal{}, valid{.keys = 14}}); });
+  check_disagreement("the mask", [](problem& p) {
+    p.mask = any_mask(all_of{causal{}, valid{.queries = 14, .keys = 16}});
+  });
+}
+
+TEST_CASE("one key more or less in a million is a disagreement too [J3]") {
+  const index_t n = index_t{1} << 20;
+  std::array<std::string, 2> said;
+  run_ranks(2, [&](threads::transport world) {
+    attention_case c{.tokens = n,
+                     .shape = {.heads = 1, .kv_heads = 1, .head_dim = 1},
+                     .mask = any_mask(valid{.keys = world.rank() == 0 ? n : n - 1})};
+    c.options.passes = forward_only;
+    const problem p = c.at(contiguously, 2, {.ring = 2, .all_to_all = 1}, schedule::direct);
+    auto plan = plan_attention<float>(mesh(world, p.team), p.q_layout, p.mask, p.shape, p.options);
+    const host_memory memory(plan.memory());
+    try {
+      plan.prepare(memory, on_host{});
+    } catch (const error& e) {
+      said[static_cast<std::size_t>(world.rank())] = e.what();
+    }
+  });
+  CHECK(said[0].starts_with("[seqpar] plan_attention: ranks disagree on the mask: "));
+  CHECK(said[1] == said[0]);
+}
+
+TEST_CASE("with agreement::trusted nothing is compared and nothing sent") {
+  run_ranks(4, [&](threads::transport world) {
+    problem p = plain();
+    p.options.check = agreement::trusted;
+    rank_run rank(world, p);
+    rank.prepare();
+    if (rank.record.messages(direction::send) != 0) throw std::runtime_error("prepare sent something");
+    check(rank.forward());
+  });
+}
+
+}  // namespace seqpar::test

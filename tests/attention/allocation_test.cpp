@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Counts what runs allocate and what stays allocated, by replacing operator new for this whole program.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include <tests/attention/rank.hpp>
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<long> allocations{0};
+std::atomic<long> alive{0};
+
+void* counted(void* p) {
+  if (!p) throw std::bad_alloc();
+  ++alive;
+  if (counting) ++allocations;
+  return p;
+}
+void released(void* p) {
+  if (p) --alive;
+  std::free(p);
+}
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  return counted(std::malloc(bytes > 0 ? bytes : 1));
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t align) {
+  const auto line = static_cast<std::size_t>(align);
+  return counted(std::aligned_alloc(line, (bytes + line) / line * line));
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept {
+  released(p);
+}
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept {
+  released(p);
+}
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept {
+  released(p);
+}
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+  released(p);
+}
+
+namespace seqpar::test {
+namespace {
+
+/// Allocations of all ranks in `runs` forward and backward passes after the first.
+long allocations_in(const problem& p, int runs) {
+  const int ranks = static_cast<int>(p.team.ring * p.team.all_to_all);
+  std::atomic<int> at_start{0}, at_end{0};
+  allocations = 0;
+  run_ranks(ranks, [&](threads::transport world) {
+    rank_run rank(world, p);
+    rank.prepare();
+    ++at_start;
+    while (at_start < ranks) std::this_thread::yield();
+    counting = true;
+    status s;
+    for (int i = 0; i < runs && s.ok(); ++i) {
+      s = rank.forward();
+      if (s.ok()) s = rank.backward();
+    }
+    ++at_end;
+    while (at_end < ranks) std::this_thread::yield();
+    counting = false;
+    check(s);
+  });
+  return allocations;
+}
+
+}  // namespace
+
+TEST_CASE("the first run and every later one allocate nothing, on every mesh, schedule and kind of mask [Q2]") {
+  struct every_third {
+    bool allows(index_t q, index_t k) const { return (q - k) % 3 == 0; }
+  };
+  const std::vector<any_mask> masks{see_past, any_mask(every_third{}, "every third")};
+  for (const any_mask& mask : masks)
+    for (const mesh_shape& team : every_mesh(4))
+      for (const schedule s : every_schedule)
+        for (const write how : {write::assign, write::add}) {
+          attention_case c{.tokens = 37, .shape = {.batch = 2, .heads = 4, .kv_heads = 2, .head_dim = 8}, .mask = mask};
+          c.options.reuse = how == write::add ? reuse::saved : reuse::resend;
+          c.options.gradients = how;
+          const problem p = c.at(in_stripes, 4, team, s);
+          CHECK_MESSAGE(allocations_in(p, 3) == 0, name_of(p));
+        }
+  counting = true;
+  ::operator delete(::operator new(1));
+  ::operator delete (::operator new (1, std::align_val_t{64}), std::align_val_t{64});
+  counting = false;
+  CHECK(allocations == 2);  // the count counts
+}
+
+TEST_CASE("2000 runs and 100 worlds with plans leave nothing behind [Q2]") {
+  const attention_case c{.tokens = 16, .shape = {.heads = 2, .kv_heads = 1, .head_dim = 4}, .mask = see_past};
+  const problem p = c.at(in_zigzag, 4, {.ring = 2, .all_to_all = 2}, schedule::direct);
+  CHECK(allocations_in(p, 2000) == 0);
+  const auto world = [&] {
+    run_ranks(4, [&](threads::transport t) {
+      rank_run rank(t, p);
+      rank.prepare();
+      check(rank.forward());
+    });
+  };
+  world();
+  const long before = alive;
+  for (int i = 0; i < 100; ++i) world();
+  CHECK(alive == before);
+}
+
+}  // namespace seqpar::test
