@@ -48,7 +48,7 @@ struct hilbert {
     }
     return d;
   }
-  friend constexpr bool operator==(hilbert, hilbert) = default;
+  bool operator==(const hilbert&) const = default;
 
  private:
   static void turn(index_t s, index_t right, index_t down, index_t& x, index_t& y) {

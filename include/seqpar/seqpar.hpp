@@ -9,6 +9,7 @@
 #include <seqpar/version.hpp>
 #include <seqpar/views.hpp>
 
+#include <seqpar/layout/appended.hpp>
 #include <seqpar/layout/concept.hpp>
 #include <seqpar/layout/contiguous.hpp>
 #include <seqpar/layout/explain.hpp>
@@ -52,6 +53,7 @@
 #include <seqpar/communicator/process_grid.hpp>
 
 #include <seqpar/exchange/broadcast.hpp>
+#include <seqpar/exchange/cache.hpp>
 #include <seqpar/exchange/carry.hpp>
 #include <seqpar/exchange/exchange.hpp>
 #include <seqpar/exchange/gather.hpp>
@@ -65,5 +67,7 @@
 #include <seqpar/kernel/host_reference.hpp>
 #include <seqpar/kernel/tables.hpp>
 
+#include <seqpar/attention/decode.hpp>
+#include <seqpar/attention/merge_tree.hpp>
 #include <seqpar/attention/plan.hpp>
 #include <seqpar/attention/state.hpp>

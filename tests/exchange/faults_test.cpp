@@ -298,6 +298,45 @@ TEST_CASE(
   for (const std::string& s : text) CHECK((contains(s, "overlap") || contains(s, "gave up")));
 }
 
+TEST_CASE("in one buffer own rows may not change places, and what is wanted beside them arrives") {
+  const exchange_options here{.row_bytes = sizeof(float), .placement = placement::in_place};
+  const auto middle = [](int r) { return holding{{{{2 * r, 2, 1}, 1}}}; };
+  const auto with_next = [](int r) {  // its two rows where they lie, and the first of the next rank behind them
+    holding h{{{{2 * r, 2, 1}, 1}}};
+    h.append({(2 * r + 2) % 6, 1, 1}, 3);
+    return h;
+  };
+  const auto said = same(told(3, [&](const auto& team, auto) {
+    (void)plan_exchange(
+        team, middle,
+        [&](int r) {
+          return holding{{{{2 * r, 2, 1}, 0}}};
+        },
+        here);
+  }));
+  CHECK(contains(said, "rank 0 wants other rows or columns at places where it owns rows"));
+  CHECK(contains(same(told(3,
+                           [&](const auto& team, auto) {
+                             (void)plan_reshard(team, contiguous{.tokens = 9, .ranks = 3},
+                                                striped{.tokens = 9, .ranks = 3}, here);
+                           })),
+                 "rank 0 wants other rows"));
+  const auto run = told(3, [&](const auto& team, auto t) {
+    auto plan = plan_exchange(team, middle, with_next, here);
+    const host_memory memory(plan.memory());
+    plan.prepare(memory, on_host{});
+    const auto r = static_cast<float>(2 * t.rank());
+    std::vector<float> x{-1, r, r + 1, -1};
+    check(plan.forward(x.data(), x.data(), memory, on_host{}));
+    if (x != std::vector<float>{-1, r, r + 1, t.rank() == 2 ? 0.f : r + 2})
+      raise(error(errc::invalid_argument, "values"));
+    std::vector<float> dx{-1, 1, 1, 1};
+    check(plan.template adjoint<float>(dx.data(), dx.data(), memory, on_host{}));
+    if (dx != std::vector<float>{-1, 2, 1, 1}) raise(error(errc::invalid_argument, "gradients"));
+  });
+  CHECK(same(run) == "");
+}
+
 TEST_CASE("too little memory for one rank in prepare does not leave the others waiting") {
   const auto text = told(3, [&](const auto& team, auto t) {
     auto plan = plan_gather(team, contiguous{.tokens = 12, .ranks = 3}, {.row_bytes = 4});

@@ -162,6 +162,29 @@ TEST_CASE("repeated lines fold: a leg between regular layouts is a few stretches
   CHECK(most_stretches(tiles, tiles) <= 4);
 }
 
+TEST_CASE("lines at uneven distances do not fold wrongly: stretches spell the rows that were appended") {
+  std::minstd_rand draw(17);
+  index_t wrong = 0, folded = 0;
+  for (int round = 0; round < 3000; ++round) {
+    seqpar::detail::stretch_list list;
+    std::vector<std::pair<index_t, index_t>> expected;
+    index_t owner = 0, wanter = 0;
+    for (int i = 0; i < 12; ++i) {
+      const auto count = static_cast<index_t>(1 + draw() % 2), owner_step = static_cast<index_t>(1 + draw() % 2);
+      for (index_t k = 0; k < count; ++k) expected.push_back({owner + k * owner_step, wanter + k});
+      list.append(owner, owner_step, wanter, 1, count);
+      owner += 3 + static_cast<index_t>(draw() % 2);
+      wanter += 2 + static_cast<index_t>(draw() % 2);
+    }
+    leg l;
+    l.stretches = list.finish();
+    wrong += rows_of(l) == expected ? 0 : 1;
+    for (const stretch& s : l.stretches) folded += s.repeat > 2 ? 1 : 0;
+  }
+  CHECK(wrong == 0);
+  CHECK(folded > 100);
+}
+
 TEST_CASE("a route of 2^40 tokens is a few hundred bytes a peer") {
   const index_t n = (index_t{1} << 40) + 12345;
   const route way = route::between(

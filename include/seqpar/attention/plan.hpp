@@ -69,7 +69,7 @@ class attention_plan {
   /// Collective: compares what the ranks gave, writes the tables, reserves what runs post. Throws error.
   template <class Exec>
   void prepare(const seqpar::memory& given, Exec exec) {
-    if (status s = check_memory(given, sizes_); !s.ok()) raise(error(s));
+    if (status s = check_memory(given, sizes_); !s.ok()) raise(error(fail(s)));
     if (options_.check == agreement::checked)
       if (failure f = detail::agree(team_, said_, exec)) raise(*f);
     bind(given);
@@ -262,6 +262,7 @@ class attention_plan {
     said.add("the schedule", static_cast<index_t>(options_.schedule));
     said.add("passes", static_cast<index_t>(options_.passes));
     said.add("reuse", static_cast<index_t>(options_.reuse));
+    said.add("gradients", static_cast<index_t>(options_.gradients));
     said.add("joint_gradient", static_cast<index_t>(options_.joint_gradient));
     said.add("capacity", options_.capacity.tokens_per_rank);
     said.add("the mesh's ring size", team_.ring_size());

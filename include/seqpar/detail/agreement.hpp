@@ -2,7 +2,9 @@
 // Do all ranks plan the same call? Named integers are gathered and compared, so that a mismatch is one error on all.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include <seqpar/error.hpp>
 #include <seqpar/layout/concept.hpp>
 #include <seqpar/mask/concept.hpp>
+#include <seqpar/mask/intervals.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
@@ -52,7 +55,7 @@ class statement {
     }
     return static_cast<index_t>(h >> 1);
   }
-  /// What a mask does: its answers at 1024 pairs of positions.
+  /// What a mask does: its answers at 1024 pairs of positions, and all keys of those queries where it can tell.
   template <class M>
   static index_t hash_of_mask(const M& mask, index_t q_tokens, index_t k_tokens) {
     std::uint64_t h = 11, draw = 1;
@@ -63,6 +66,9 @@ class statement {
       draw = draw * 6364136223846793005u + 1442695040888963407u;
       const index_t k = static_cast<index_t>((draw >> 33) % static_cast<std::uint64_t>(k_tokens));
       h = mix(h, mask.allows(q, k) ? 1 : 0);
+      if (const std::optional<interval_pair> keys = try_key_intervals(mask, q))
+        for (interval part : {keys->first, keys->second})
+          if (const interval seen = intersection(part, {0, k_tokens}); !seen.empty()) h = mix(mix(h, seen.lo), seen.hi);
     }
     return static_cast<index_t>(h >> 1);
   }
@@ -81,23 +87,29 @@ inline std::string list_of(const std::vector<int>& ranks) {
   return s;
 }
 
-/// Compares the statements of all members; the same answer on each. Allocates; collective over the team.
+/// Compares the statements of all members; the same answer on each, which speaks of ranks of the transport in ascending
+/// order, whatever order a member believes in. Allocates; collective over the team.
 template <class Mesh, class Exec>
 failure agree(const Mesh& team, const statement& mine, Exec exec) {
   constexpr std::size_t slots = 32;
   using record = std::array<index_t, slots>;
   std::vector<record> all(static_cast<std::size_t>(team.size()));
-  record& own = all[static_cast<std::size_t>(team.index())];
+  std::vector<int> ranks = team.ranks();
+  std::sort(ranks.begin(), ranks.end());
+  const auto at = [&](int rank) -> record& {
+    return all[static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())];
+  };
+  record& own = at(team.rank_of(team.index()));
   own.fill(0);
   for (std::size_t i = 0; i < mine.items().size() && i < slots; ++i) own[i] = mine.items()[i].value;
 
   auto group = team.transport().group();
   group.reserve(team.size(), team.size());
   group.label({"agreement", 0});
-  for (int m = 0; m < team.size(); ++m) {
-    if (m == team.index()) continue;
-    group.send(dense_block(own.data(), sizeof(record)), team.rank_of(m));
-    group.recv(dense_block(all[static_cast<std::size_t>(m)].data(), sizeof(record)), team.rank_of(m));
+  for (int rank : ranks) {
+    if (rank == team.rank_of(team.index())) continue;
+    group.send(dense_block(own.data(), sizeof(record)), rank);
+    group.recv(dense_block(at(rank).data(), sizeof(record)), rank);
   }
   status s = team.transport().launch(group, exec);
   if (s.ok()) s = team.transport().wait(group, exec);
@@ -114,12 +126,12 @@ failure agree(const Mesh& team, const statement& mine, Exec exec) {
     if (most == team.size()) continue;
     std::vector<int> agreeing, other;
     index_t got = 0;
-    for (int m = 0; m < team.size(); ++m) {
-      const index_t v = all[static_cast<std::size_t>(m)][i];
+    for (int rank : ranks) {
+      const index_t v = at(rank)[i];
       if (v == expected)
-        agreeing.push_back(m);
+        agreeing.push_back(rank);
       else if (other.empty() || v == got)
-        other.push_back(m), got = v;
+        other.push_back(rank), got = v;
     }
     return error(errc::ranks_disagree, std::string(mine.operation()) + ": ranks disagree on " + mine.items()[i].name +
                                            ": expected " + std::to_string(expected) + " (" + list_of(agreeing) +

@@ -174,6 +174,13 @@ class exchange {
   /// Set while planning: is every entry wanted by one rank only?
   void wanted_once(bool yes) { wanted_once_ = yes; }
 
+ protected:
+  /// A local error found before anything is posted: the peers are told.
+  status fail(status s) const {
+    team_.transport().abort(s);
+    return s;
+  }
+
  private:
   struct scratch {
     std::byte* staging;
@@ -207,10 +214,6 @@ class exchange {
     if (!one_buffer && may_share(o, w))
       return {errc::overlapping_buffers, "exchange: in and out overlap; give separate buffers"};
     return {};
-  }
-  status fail(status s) const {
-    team_.transport().abort(s);
-    return s;
   }
   template <class Own, class Exec>
   status carry(Own&& own, Exec exec) const {
@@ -247,6 +250,8 @@ result<exchange<Transport>> make_exchange(const mesh<Transport>& team, Holds&& h
   said.add("batch", options.batch);
   said.add("columns", options.columns);
   said.add("the gradient convention", static_cast<index_t>(options.convention));
+  for (int r = 0; options.placement == placement::in_place && r < team.size(); ++r)
+    if (failure f = check_in_place(said.operation(), holds(r), wants(r), r)) return *f;
   const holding own = holds(team.index()), want = wants(team.index());
   const auto extent_of_places = [](const holding& h) {  // the memory that holds them: up to the last place
     index_t n = 0;

@@ -96,6 +96,26 @@ inline failure check_holding(const char* where, const holding& h, int rank, inde
   return {};
 }
 
+/// In one buffer, a place that holds an owned row may be wanted for that row only: another would overwrite it.
+inline failure check_in_place(const char* where, const holding& owned, const holding& wanted, int rank) {
+  const auto by_place = [](const holding& h) {
+    holding places;
+    for (const row_piece& p : h.pieces)
+      if (p.rows.count > 0) places.pieces.push_back({{p.place, p.rows.count, p.place_step}, p.rows.first, p.rows.step});
+    return places;
+  };
+  bool same = true;
+  holding_index(by_place(owned))
+      .for_each_common(
+          by_place(wanted), [&](index_t has, index_t has_step, index_t want, index_t want_step, index_t n) {
+            same = same && has == want && (n == 1 || has_step == want_step) && owned.columns == wanted.columns;
+          });
+  if (same) return {};
+  return invalid(where, "rank " + std::to_string(rank) +
+                            " wants other rows or columns at places where it owns rows, which they would overwrite in "
+                            "one buffer; use placement::apart or other places");
+}
+
 /// Two owners of one row, or a wanted row without one; the same answer on every rank.
 inline failure check_ownership(const char* where, const ownership& holds, const ownership& wants) {
   if (failure f = holds.two_owners(where)) return f;

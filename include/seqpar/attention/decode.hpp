@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Attention of a few queries that every rank has to a key/value cache whose tokens are dealt to the ranks.
+#pragma once
+
+#include <seqpar/attention/decode_arguments.hpp>
+#include <seqpar/attention/decode_tables.hpp>
+#include <seqpar/attention/merge_tree.hpp>
+#include <seqpar/attention/plan.hpp>
+#include <seqpar/mask/causal.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+/// One rank's part of
+///
+///   out = softmax(scale·q·kᵀ | mask)·v,   lse = log Σ exp(scale·q·kᵀ)   over the cache's rows on all ranks,
+///
+/// the same bits on every rank. Along the ring axis ranks hold tokens, along the all-to-all axis parts of the kv heads
+/// (kv_heads_here()); the layout deals tokens over ring_size() ranks. Each rank attends to its own rows, the partials
+/// (out, lse) are merged by merge_tree along the ring, then handed round along the all-to-all axis.
+///
+/// prepare once; advance when the cache has grown (once a step, for all layers); forward as often as wanted.
+/// Memory: tables for cache_rows and `queries`, exchange equal on all ranks. advance, append and forward allocate
+/// nothing. Bytes: a partial is batch·queries·heads·(value_dim + 1) floats; see bytes_sent. No keys travel.
+/// Fails: as attention_plan; a cache with more rows than cache_rows is refused by append, advance and so by forward.
+/// Source: flash-decoding, Helix parallelism, tree attention.
+template <element T, attention_mask Mask, transport Transport, block_kernel Kernel = host_fast, element Out = T>
+class decode_plan {
+ public:
+  using forward_type = decode_arguments<T, Out>;
+  using append_type = append_arguments<T>;
+
+  /// Exact bytes by kind.
+  const memory_sizes& memory() const { return sizes_; }
+  const decode_shape& shape() const { return shape_; }
+  interval kv_heads_here() const { return own_kv_; }  ///< the kv heads of this rank's cache
+  /// Payload bytes that a run of so many queries sends from this rank to others.
+  index_t bytes_sent(index_t queries) const {
+    const index_t hops = own_.empty() ? 0 : tree().partials_sent() + team_.all_to_all_size() - 1;
+    return hops * partial_floats(queries, own_) * static_cast<index_t>(sizeof(float));
+  }
+
+  /// Collective: compares what the ranks gave, reserves what runs post. Throws error.
+  template <class Exec>
+  void prepare(const seqpar::memory& given, Exec exec) {
+    if (status s = check_memory(given, sizes_); !s.ok()) raise(error(s));
+    if (options_.check == agreement::checked)
+      if (failure f = detail::agree(team_, said_, exec)) raise(*f);
+    carver c(given.tables);
+    tables_ = walk_tables(c);
+    tables_at_ = given.tables.pointer;
+    const index_t most = std::max(1, team_.all_to_all_size() - 1);
+    group_.reserve(most, most);
+    prepared_ = true;
+    advanced_ = false;
+  }
+
+  /// The cache as it is now and where the queries of the coming runs stand in it. Local; every rank does the same. The
+  /// mask is the planned one, told this length, or another value of its type; a mask that is asked rather than giving
+  /// intervals must keep what it views alive until the next advance.
+  template <sequence_layout L>
+  status advance(const L& cache, decode_queries queries, const seqpar::memory& given) noexcept {
+    return advance(cache, queries, mask_, given);
+  }
+  template <sequence_layout L>
+  status advance(const L& cache, decode_queries queries, const Mask& mask, const seqpar::memory& given) noexcept {
+    advanced_ = false;
+    if (status s = ready(given); !s.ok()) return fail(s);
+    if (status s = check_cache(cache); !s.ok()) return fail(s);
+    if (const char* wrong = problem_of(mask)) return fail({errc::invalid_argument, wrong});
+    const index_t tokens = cache.token_count();
+    const run at = queries.of(tokens);
+    if (at.count < 0 || at.count > shape_.queries)
+      return fail({errc::invalid_argument, "decode: more queries than planned for; plan with more queries"});
+    const index_t last = at.count > 0 ? at.at(at.count - 1) : 0;
+    if (at.count > 0 && (at.first < 0 || last < 0 || std::max(at.first, last) > most_position))
+      return fail({errc::invalid_argument, "decode: a query's position is negative or beyond 2^31 - 1"});
+    now_.emplace(bound(mask, tokens, tokens));
+    intervals_ = tables_.write_queries(at, tokens, [&](index_t q) { return try_key_intervals(*now_, q); });
+    tables_.write_keys(cache, ring());
+    tables_.write_ranges(intervals_);
+    advanced_ = true;
+    return {};
+  }
+
+  /// Writes those of the last k.tokens() tokens of `cache` that this rank holds into its cache. Local.
+  template <sequence_layout L>
+  status append(const L& cache, const append_type& a) const noexcept {
+    const attention_shape n = shape_.attention();
+    const index_t tokens = cache.token_count(), fresh = a.k.tokens(), rows = shape_.cache_rows;
+    if (status s = check_cache(cache); !s.ok()) return fail(s);
+    if (fresh > tokens) return fail({errc::invalid_argument, "decode: more new tokens than the cache has"});
+    detail::buffer_checks buffers;
+    buffers.input(a.k, {n.batch, fresh, n.kv_heads, n.head_dim});
+    buffers.input(a.v, {n.batch, fresh, n.kv_heads, n.v_dim()});
+    buffers.output(a.k_cache, {n.batch, rows, own_kv_.size(), n.head_dim});
+    buffers.output(a.v_cache, {n.batch, rows, own_kv_.size(), n.v_dim()});
+    if (!buffers.outcome().ok()) return fail(buffers.outcome());
+    const auto copy = [&](const rows_view<const T>& from, const rows_view<T>& to, index_t i, index_t row) {
+      for (index_t b = 0; b < n.batch; ++b)
+        for (index_t h = 0; h < own_kv_.size(); ++h)
+          std::copy_n(from.row(b, i, own_kv_.lo + h), from.dim(), to.row(b, row, h));
+    };
+    for (index_t i = 0; i < fresh; ++i) {
+      const place p = cache.place_of(tokens - fresh + i);
+      if (p.rank != ring()) continue;
+      copy(a.k, a.k_cache, i, p.local);
+      copy(a.v, a.v_cache, i, p.local);
+    }
+    return {};
+  }
+
+  /// out and lse of the queries that advance named, on every rank.
+  template <class Exec>
+  status forward(const forward_type& a, const seqpar::memory& given, Exec exec) const noexcept {
+    if (status s = ready(given); !s.ok()) return fail(s);
+    if (!advanced_) return fail({errc::not_prepared, "decode: call advance first"});
+    const attention_shape n = shape_.attention();
+    const index_t q = tables_.query_count(), rows = shape_.cache_rows;
+    detail::buffer_checks buffers;
+    buffers.input(a.q, {n.batch, q, n.heads, n.head_dim});
+    buffers.input(a.k, {n.batch, rows, own_kv_.size(), n.head_dim});
+    buffers.input(a.v, {n.batch, rows, own_kv_.size(), n.v_dim()});
+    buffers.output(a.out, {n.batch, q, n.heads, n.v_dim()});
+    if (a.lse.pointer) buffers.output(a.lse, {n.batch, n.heads, q});
+    for (const auto& [r, bytes] : {std::pair{given.tables, sizes_.tables}, std::pair{given.scratch, sizes_.scratch},
+                                   std::pair{given.exchange, sizes_.exchange}})
+      buffers.memory(r, bytes);
+    if (!buffers.outcome().ok()) return fail(buffers.outcome());
+    if (n.batch * q == 0) return {};
+
+    arrays m = walk_arrays(given);
+    attend(a, m);
+    if (!own_.empty())
+      if (status s = merge_along_ring(m, exec); !s.ok()) return s;
+    if (status s = hand_round(m, exec); !s.ok()) return s;
+    for (int u = 0; u < team_.all_to_all_size(); ++u) store(a, heads_of(u), u == part() ? m.mine : slot(m, u));
+    return {};
+  }
+
+  /// Used by try_plan_decode.
+  decode_plan(mesh<Transport> team, const Mask& mask, const decode_shape& shape, const decode_options& options,
+              Kernel kernel)
+      : team_(std::move(team)),
+        shape_(shape),
+        options_(options),
+        kernel_(kernel),
+        mask_(rebound(mask, keeper_)),
+        group_(team_.transport().group()) {}
+  failure build() {
+    const char* where = "plan_decode";
+    const attention_shape n = shape_.attention();
+    if (failure f = detail::check_shape(where, n)) return f;
+    if (shape_.queries < 1) return detail::invalid(where, "queries must be at least 1");
+    if (shape_.cache_rows < 0 || shape_.cache_rows > most_position)
+      return detail::invalid(where, "cache_rows must be 0 to 2^31 - 1");
+    if (const char* what = problem_of(mask_)) return detail::invalid(where, std::string("the mask: ") + what);
+    own_ = heads_of(part());
+    if (!own_.empty()) own_kv_ = {own_.lo / n.heads_per_kv(), (own_.hi - 1) / n.heads_per_kv() + 1};
+    scale_ = options_.scale.value_or(1.f / std::sqrt(static_cast<float>(index_t{n.head_dim})));
+    carver tables, scratch, exchange;
+    walk_tables(tables);
+    walk_arrays(scratch, exchange);
+    sizes_ = {.tables = tables.bytes(), .scratch = scratch.bytes(), .exchange = exchange.bytes()};
+    state();
+    return {};
+  }
+
+ private:
+  using bound_mask = decltype(bound(std::declval<const Mask&>(), index_t{}, index_t{}));
+  static constexpr index_t most_position = std::numeric_limits<std::int32_t>::max() - 1;
+
+  /// Partials: out [batch][queries][heads][value_dim], behind it lse [batch][heads][queries]; one message each.
+  struct arrays {
+    float *mine, *other, *slots;
+    std::byte* workspace;
+  };
+  int ring() const { return team_.ring_of(team_.index()); }
+  int part() const { return team_.all_to_all_of(team_.index()); }
+  merge_tree tree() const { return {team_.ring_size(), ring()}; }
+  interval heads_of(int u) const { return detail::share(shape_.heads, team_.all_to_all_size(), u); }
+  index_t partial_floats(index_t queries, interval heads) const {
+    return shape_.batch * queries * heads.size() * (shape_.attention().v_dim() + 1);
+  }
+  rows_view<float> out_of(float* partial, interval heads) const {
+    return dense_view(partial, {shape_.batch, tables_.query_count(), heads.size(), shape_.attention().v_dim()});
+  }
+  heads_view<float> lse_of(float* partial, interval heads) const {
+    return dense_heads(partial + out_of(partial, heads).elements(),
+                       {shape_.batch, heads.size(), tables_.query_count()});
+  }
+  detail::decode_tables walk_tables(carver& c) const {
+    return detail::decode_tables::take(c, shape_.queries, shape_.cache_rows, Kernel::query_tile_rows,
+                                       Kernel::key_tile_rows);
+  }
+  arrays walk_arrays(carver& scratch, carver& exchange) const {
+    const index_t most = partial_floats(shape_.queries, heads_of(0)), parts = team_.all_to_all_size();
+    arrays m{};
+    m.mine = exchange.take<float>(most);
+    m.other = exchange.take<float>(team_.ring_size() > 1 ? most : 0);
+    m.slots = exchange.take<float>((parts - 1) * most);
+    m.workspace = scratch.take<std::byte>(Kernel::workspace_bytes(shape_.head_dim, shape_.attention().v_dim()));
+    return m;
+  }
+  arrays walk_arrays(const seqpar::memory& given) const {
+    carver scratch(given.scratch), exchange(given.exchange);
+    return walk_arrays(scratch, exchange);
+  }
+  /// Where the result of another part of the heads lands.
+  float* slot(const arrays& m, int u) const {
+    return m.slots + (u < part() ? u : u - 1) * partial_floats(shape_.queries, heads_of(0));
+  }
+
+  /// This rank's partial. A kernel is not asked about nothing: what it would leave is known.
+  void attend(const forward_type& a, const arrays& m) const {
+    if (own_.empty()) return;
+    const rows_view<float> out = out_of(m.mine, own_);
+    const heads_view<float> lse = lse_of(m.mine, own_);
+    if (tables_.nothing_to_see()) {
+      std::fill_n(out.pointer, out.elements(), 0.f);
+      std::fill_n(lse.pointer, shape_.batch * own_.size() * tables_.query_count(),
+                  -std::numeric_limits<float>::infinity());
+      return;
+    }
+    const interval filled{0, tables_.key_count()}, kv{0, own_kv_.size()};
+    const kv_segment<T> keys{
+        detail::part_of(a.k, filled, kv), detail::part_of(a.v, filled, kv), tables_.keys(), {}, {}};
+    forward_call<T, float> call;
+    call.q = detail::part_of(a.q, {0, tables_.query_count()}, own_);
+    call.queries = tables_.queries();
+    call.segments = {&keys, 1};
+    call.heads = {own_.lo, own_kv_.lo, shape_.attention().heads_per_kv()};
+    call.scale = scale_;
+    call.out = out;
+    call.lse = lse;
+    call.workspace = m.workspace;
+    if constexpr (interval_mask<bound_mask>) {
+      kernel_.forward(call, by_intervals{});
+    } else if constexpr (detail::may_have_intervals<bound_mask>) {
+      if (intervals_)
+        kernel_.forward(call, by_intervals{});
+      else
+        kernel_.forward(call, *now_);
+    } else {
+      kernel_.forward(call, *now_);
+    }
+  }
+
+  /// Launches what post(group) adds and waits for it.
+  template <class Post, class Exec>
+  status carry(message_label label, Post&& post, Exec exec) const {
+    group_.clear();
+    group_.label(label);
+    post(group_);
+    if (status s = team_.transport().launch(group_, exec); !s.ok()) return s;
+    return team_.transport().wait(group_, exec);
+  }
+  template <class Exec>
+  status merge_along_ring(arrays& m, Exec exec) const {
+    const index_t bytes = partial_floats(tables_.query_count(), own_) * static_cast<index_t>(sizeof(float));
+    const detail::axis_view<mesh<Transport>> along{team_, axis::ring, ring(), part()};
+    const merge_tree way = tree();
+    const status s = way.run(
+        [&](int peer, bool send, bool receive, index_t number) {
+          return carry(
+              {"decode partials", number},
+              [&](auto& g) {
+                if (send) g.send(dense_block(m.mine, bytes), along.rank_of(peer));
+                if (receive) g.recv(dense_block(m.other, bytes), along.rank_of(peer));
+              },
+              exec);
+        },
+        [&](bool mine_first) {
+          if (!mine_first) std::swap(m.mine, m.other);
+          merge(out_of(m.mine, own_), lse_of(m.mine, own_), rows_view<const float>(out_of(m.other, own_)),
+                heads_view<const float>(lse_of(m.other, own_)));
+        });
+    if (way.outside()) std::swap(m.mine, m.other);
+    return s;
+  }
+  template <class Exec>
+  status hand_round(const arrays& m, Exec exec) const {
+    if (team_.all_to_all_size() == 1) return {};
+    const detail::axis_view<mesh<Transport>> along{team_, axis::all_to_all, ring(), part()};
+    return carry(
+        {"decode heads", 0},
+        [&](auto& g) {
+          for (int u = 0; u < team_.all_to_all_size(); ++u) {
+            if (u == part()) continue;
+            const index_t there = partial_floats(tables_.query_count(), heads_of(u));
+            const index_t here = partial_floats(tables_.query_count(), own_);
+            if (here > 0) g.send(dense_block(m.mine, here * 4), along.rank_of(u));
+            if (there > 0) g.recv(dense_block(slot(m, u), there * 4), along.rank_of(u));
+          }
+        },
+        exec);
+  }
+  void store(const forward_type& a, interval heads, float* partial) const {
+    if (heads.empty()) return;
+    const rows_view<float> from = out_of(partial, heads);
+    const heads_view<float> lse = lse_of(partial, heads);
+    for (index_t b = 0; b < shape_.batch; ++b)
+      for (index_t t = 0; t < from.tokens(); ++t)
+        for (index_t h = 0; h < heads.size(); ++h) {
+          const float* x = from.row(b, t, h);
+          Out* y = a.out.row(b, t, heads.lo + h);
+          for (index_t d = 0; d < from.dim(); ++d) y[d] = Out(x[d]);
+          if (a.lse.pointer) a.lse.at(b, heads.lo + h, t) = lse.at(b, h, t);
+        }
+  }
+
+  template <class L>
+  status check_cache(const L& cache) const {
+    if (const char* wrong = problem_of(cache)) return {errc::invalid_argument, wrong};
+    if (cache.rank_count() != team_.ring_size())
+      return {errc::invalid_argument,
+              "decode: the cache is dealt over another number of ranks than the mesh's ring has"};
+    if (cache.token_count() > most_position)
+      return {errc::invalid_argument, "decode: more than 2^31 - 2 tokens; split the sequence"};
+    for (int r = 0; r < team_.ring_size(); ++r)
+      if (cache.count_of(r) > shape_.cache_rows)
+        return {errc::invalid_argument, "decode: a rank's cache is full; plan with more cache_rows",
+                team_.rank_of(team_.member_at(r, part()))};
+    return {};
+  }
+  status ready(const seqpar::memory& given) const {
+    if (!prepared_) return {errc::not_prepared, "decode: call prepare first"};
+    if (status s = check_memory(given, sizes_); !s.ok()) return s;
+    if (given.tables.pointer != tables_at_ && sizes_.tables > 0)
+      return {errc::not_prepared, "decode: memory.tables is not the one that prepare was given"};
+    return {};
+  }
+  status fail(status s) const {
+    team_.transport().abort(s);
+    return s;
+  }
+
+  void state() {
+    detail::statement said("plan_decode");
+    said.add("batch", shape_.batch);
+    said.add("heads", shape_.heads);
+    said.add("kv_heads", shape_.kv_heads);
+    said.add("head_dim", shape_.head_dim);
+    said.add("value_dim", shape_.attention().v_dim());
+    said.add("queries", shape_.queries);
+    said.add("cache_rows", shape_.cache_rows);
+    said.add("the element types", detail::type_code<T>() * 10 + detail::type_code<Out>());
+    said.add("the scale (bits)", std::bit_cast<std::int32_t>(scale_));
+    said.add("the mesh's ring size", team_.ring_size());
+    said.add("the mesh's placement", static_cast<index_t>(team_.shape().inside));
+    std::uint64_t h = 5;
+    for (int r : team_.ranks()) h = detail::statement::mix(h, r);
+    said.add("the mesh's ranks", static_cast<index_t>(h >> 1));
+    const index_t tokens = std::min(shape_.cache_rows * team_.ring_size(), most_position);
+    said.add("the mask", detail::statement::hash_of_mask(bound(mask_, tokens, tokens), tokens, tokens));
+    said_ = std::move(said);
+  }
+
+  mesh<Transport> team_;
+  decode_shape shape_;
+  decode_options options_;
+  Kernel kernel_;
+  detail::table_keeper keeper_;
+  Mask mask_;
+  std::optional<bound_mask> now_;  ///< the mask of the coming runs
+  mutable typename Transport::group_type group_;
+  interval own_, own_kv_;
+  detail::decode_tables tables_;
+  detail::statement said_{"plan_decode"};
+  memory_sizes sizes_;
+  float scale_ = 1;
+  void* tables_at_ = nullptr;
+  bool prepared_ = false, advanced_ = false, intervals_ = true;
+};
+
+/// Plans runs of up to shape.queries queries over a cache of up to shape.cache_rows rows a rank. Never communicates;
+/// prepare does. T: elements of q, k, v; Out of out.
+template <element T, element Out = T, transport Transport, attention_mask Mask, block_kernel Kernel = host_fast>
+result<decode_plan<T, Mask, Transport, Kernel, Out>> try_plan_decode(const mesh<Transport>& team, const Mask& mask,
+                                                                     const decode_shape& shape,
+                                                                     const decode_options& options = {},
+                                                                     Kernel kernel = {}) {
+  decode_plan<T, Mask, Transport, Kernel, Out> plan(team, mask, shape, options, kernel);
+  if (failure f = plan.build()) return *f;
+  return plan;
+}
+
+/// The same, raising the error.
+template <element T, element Out = T, transport Transport, attention_mask Mask, block_kernel Kernel = host_fast>
+auto plan_decode(const mesh<Transport>& team, const Mask& mask, const decode_shape& shape,
+                 const decode_options& options = {}, Kernel kernel = {}) {
+  return try_plan_decode<T, Out>(team, mask, shape, options, kernel).value();
+}
+
+/// The causal mask: queries are the last tokens and see all before them.
+template <element T, element Out = T, transport Transport>
+auto plan_decode(const mesh<Transport>& team, const decode_shape& shape, const decode_options& options = {}) {
+  return plan_decode<T, Out>(team, causal{}, shape, options);
+}
+
+}  // namespace v0_1
+}  // namespace seqpar

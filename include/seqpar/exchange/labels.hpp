@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Labels and positions of a shard: the row of the next token, wherever it lies, and the place of a token in time.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <seqpar/detail/whole_rows.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+namespace detail {
+
+/// Layouts of a clean and a noisy copy of the same tokens, one after the other (paired).
+template <class L>
+concept has_copies = requires(const L& l) {
+  l.is_noisy(index_t{});
+  l.inner.token_count();
+};
+
+inline void repeat_bounds(std::vector<index_t>& bounds) {
+  const index_t once = bounds.back();
+  for (std::size_t i = 1, n = bounds.size(); i < n; ++i) bounds.push_back(once + bounds[i]);
+}
+
+/// The bounds that the layout itself draws: of its documents, of its copies; else of the one sequence.
+template <class L>
+std::vector<index_t> own_bounds(const L& layout) {
+  std::vector<index_t> bounds;
+  if constexpr (has_copies<L>) {
+    bounds = own_bounds(layout.inner);
+    repeat_bounds(bounds);
+  } else if constexpr (requires { std::span<const index_t>(layout.bounds); }) {
+    bounds.assign(layout.bounds.begin(), layout.bounds.end());
+  } else {
+    bounds = {0, layout.token_count()};
+  }
+  return bounds;
+}
+
+/// The bounds of all documents of a sequence: the given ones (of one copy, or of the whole), or the layout's own.
+template <class L>
+result<std::vector<index_t>> bounds_of(const char* where, const L& layout, std::span<const index_t> given) {
+  if (given.empty()) return own_bounds(layout);
+  if (given.front() != 0 || !std::is_sorted(given.begin(), given.end()))
+    return invalid(where, "the bounds of the documents must ascend from 0; use pack()");
+  std::vector<index_t> bounds(given.begin(), given.end());
+  if constexpr (has_copies<L>) {
+    const index_t once = layout.inner.token_count();
+    if (bounds.back() == once) {
+      repeat_bounds(bounds);
+    } else if (const auto at = std::lower_bound(bounds.begin(), bounds.end(), once);
+               at != bounds.end() && *at != once) {
+      bounds.insert(at, once);  // a document does not go on from the clean into the noisy copy
+    }
+  }
+  if (bounds.back() != layout.token_count())
+    return invalid(where, "the documents have " + std::to_string(given.back()) + " tokens, the layout " +
+                              std::to_string(layout.token_count()) + "; let the bounds end with the last token");
+  return bounds;
+}
+
+/// f(document, run, row): consecutive local rows from `row` on that lie in one document. Those of one document may come
+/// as several runs; documents of a run with a negative step come backwards.
+template <class L, class F>
+void for_each_run_in_documents(const L& layout, int rank, std::span<const index_t> bounds, F&& f) {
+  index_t row = 0;
+  for_each_run(layout, rank, [&](run r) {
+    if (r.count > 0) {
+      const interval span = span_of(r);
+      auto end = std::upper_bound(bounds.begin(), bounds.end(), span.lo);
+      for (; end != bounds.end() && *(end - 1) < span.hi; ++end) {
+        const interval document{*(end - 1), *end};
+        if (document.empty()) continue;
+        const common_run in = intersect(r, {document.lo, document.size(), 1});
+        if (in.count > 0) f(document, run{r.at(in.a_first), in.count, r.step * in.a_step}, row + in.a_first);
+      }
+    }
+    row += r.count;
+  });
+}
+
+}  // namespace detail
+
+/// out[i] on member r = the row of global token layout.global_of(r, i) + offset, or `ignore` in every element where
+/// that token does not exist or belongs to another document. Planned by plan_neighbours.
+///
+/// Every row that another rank needs moves once. Runs allocate nothing. Adjoint: each gradient goes back to the row's
+/// owner; ignored rows give none.
+template <transport Transport>
+class neighbour_exchange {
+ public:
+  neighbour_exchange(mesh<Transport> team, exchange<Transport> moves, std::vector<run> ignored, index_t rows,
+                     const exchange_options& options)
+      : team_(std::move(team)),
+        moves_(std::move(moves)),
+        ignored_(std::move(ignored)),
+        rows_(rows),
+        options_(options) {}
+
+  index_t rows() const { return rows_; }  ///< of `in` and of `out`
+  /// Rows of `out` without a neighbour.
+  index_t ignored_rows() const {
+    index_t n = 0;
+    for (const run& r : ignored_) n += r.count;
+    return n;
+  }
+  index_t bytes_sent() const { return moves_.bytes_sent(); }
+  index_t bytes_received() const { return moves_.bytes_received(); }
+  memory_sizes memory() const { return moves_.memory(); }
+  template <class Exec>
+  void prepare(const seqpar::memory& given, Exec exec) {
+    moves_.prepare(given, exec);
+  }
+
+  template <class T, class Exec>
+  status forward(row_buffer in, row_buffer out, const T& ignore, const seqpar::memory& given, Exec exec) const {
+    in = detail::whole_rows(in, rows_, options_);
+    out = detail::whole_rows(out, rows_, options_);
+    const detail::placed_array to = detail::placed(out, rows_, options_);
+    if (status s = detail::check_buffers(to, detail::placed(in, rows_, options_)); !s.ok()) return fail(s);
+    if (to.array.column_bytes % static_cast<index_t>(sizeof(T)) != 0)
+      return fail({errc::invalid_argument, "exchange: a row is not a whole number of elements of the type of ignore"});
+    if (status s = moves_.forward(in, out, given, exec); !s.ok()) return s;
+    for (index_t b = 0; b < options_.batch; ++b)
+      for (const run& rows : ignored_)
+        for (index_t i = 0; i < rows.count; ++i)
+          for (index_t column = 0; column < options_.columns; ++column) {
+            std::byte* at = static_cast<std::byte*>(to.array.rows(b, rows.at(i), 1, 1, column, 1).pointer);
+            for (index_t e = 0; e < to.array.column_bytes; e += static_cast<index_t>(sizeof(T)))
+              std::memcpy(at + e, &ignore, sizeof(T));
+          }
+    return {};
+  }
+
+  template <summable T, class Exec>
+  status adjoint(row_buffer d_out, row_buffer d_in, const seqpar::memory& given, Exec exec) const {
+    d_in = detail::whole_rows(d_in, rows_, options_);
+    d_out = detail::whole_rows(d_out, rows_, options_);
+    const detail::placed_array to = detail::placed(d_in, rows_, options_);
+    if (status s = detail::check_buffers(to, detail::placed(d_out, rows_, options_)); !s.ok()) return fail(s);
+    return moves_.template adjoint<T>(d_out, d_in, given, exec);
+  }
+
+ private:
+  status fail(status s) const {
+    team_.transport().abort(s);
+    return s;
+  }
+
+  mesh<Transport> team_;
+  exchange<Transport> moves_;
+  std::vector<run> ignored_;  ///< rows of `out`
+  index_t rows_;
+  exchange_options options_;
+};
+
+/// The rows of the tokens `offset` behind (before, if negative) in the global order, in any layout.
+///
+/// Documents: those of `bounds` (as made by pack()), else those that the layout draws itself (per_document). The clean
+/// and noisy copies of a paired layout are sequences of their own; bounds of one copy serve both.
+///
+/// Fails: bounds that do not ascend from 0 to the last token, placement::in_place, what every exchange refuses.
+template <class Transport, sequence_layout L>
+result<neighbour_exchange<Transport>> try_plan_neighbours(const mesh<Transport>& team, const L& layout, index_t offset,
+                                                          const exchange_options& options,
+                                                          std::span<const index_t> bounds = {}) {
+  const char* where = "plan_neighbours";
+  if (failure f = detail::check_exchange(where, options)) return *f;
+  if (failure f = detail::check_layout(where, "the layout", layout, team.size())) return *f;
+  if (options.placement == placement::in_place)
+    return detail::invalid(where, "a row cannot be replaced by its neighbour in place; use placement::apart");
+  if (offset < -unbounded || offset > unbounded)
+    return detail::invalid(where, "offset must lie within 2^62, got " + std::to_string(offset));
+  auto found = detail::bounds_of(where, layout, bounds);
+  if (!found) return found.failure();
+  const std::vector<index_t>& documents = found.value();
+
+  const interval columns{0, options.columns};
+  const auto wants = [&](int r) {
+    holding h{{}, columns};
+    detail::for_each_run_in_documents(layout, r, documents, [&](interval document, run rows, index_t place) {
+      const interval targets{document.lo - offset, document.hi - offset};  // rows whose neighbour is in the document
+      const interval both = intersection(document, targets);
+      if (both.empty()) return;
+      const detail::common_run in = detail::intersect(rows, {both.lo, both.size(), 1});
+      if (in.count > 0) h.append({rows.at(in.a_first) + offset, in.count, rows.step}, place + in.a_first);
+    });
+    return h;
+  };
+  holding mine = wants(team.index());
+  std::sort(mine.pieces.begin(), mine.pieces.end(),
+            [](const row_piece& a, const row_piece& b) { return a.place < b.place; });
+  const index_t rows = layout.count_of(team.index());
+  std::vector<run> ignored;
+  index_t next = 0;
+  for (const row_piece& p : mine.pieces) {
+    if (p.place > next) ignored.push_back({next, p.place - next, 1});
+    next = p.place + p.rows.count;
+  }
+  if (next < rows) ignored.push_back({next, rows - next, 1});
+
+  detail::statement said(where);
+  said.add("the layout", detail::statement::hash_of_layout(layout));
+  said.add("the offset", offset);
+  std::uint64_t h = 5;
+  for (index_t b : documents) h = detail::statement::mix(h, b);
+  said.add("the documents", static_cast<index_t>(h >> 1));
+  auto moves = detail::make_exchange(
+      team, [&](int r) { return holding_of(layout, r, columns); }, wants, options, std::move(said), true);
+  if (!moves) return moves.failure();
+  return neighbour_exchange<Transport>(team, std::move(moves.value()), std::move(ignored), rows, options);
+}
+template <class Transport, sequence_layout L>
+neighbour_exchange<Transport> plan_neighbours(const mesh<Transport>& team, const L& layout, index_t offset,
+                                              const exchange_options& options, std::span<const index_t> bounds = {}) {
+  return try_plan_neighbours(team, layout, offset, options, bounds).value();
+}
+
+/// Next-token labels: the row of the successor of each own token, `ignore` at the end of a document.
+/// Source: the label shift of causal language models, in the global order instead of inside a shard.
+template <class Transport, sequence_layout L>
+neighbour_exchange<Transport> plan_successors(const mesh<Transport>& team, const L& layout,
+                                              const exchange_options& options, std::span<const index_t> bounds = {}) {
+  return plan_neighbours(team, layout, 1, options, bounds);
+}
+
+/// Is every label one of `classes`, or `ignore`? When not, the peers are told: call it before labels are used.
+template <class Transport, class T>
+status check_labels(const mesh<Transport>& team, std::span<const T> labels, index_t classes, T ignore) {
+  for (const T& label : labels)
+    if (label != ignore && (label < T(0) || static_cast<index_t>(label) >= classes)) {
+      const status s{errc::invalid_argument, "labels: a label is neither a class nor the value to ignore"};
+      team.transport().abort(s);
+      return s;
+    }
+  return {};
+}
+
+/// out[i] = the position in time of row i of `rank`, for rotary embeddings: layout.time_of where the layout tells it
+/// (both copies of `paired` share theirs, those of per_document restart), else its global number.
+/// Fails (error): out has not layout.count_of(rank) elements.
+template <sequence_layout L, class Integer>
+void positions_of(const L& layout, int rank, std::span<Integer> out) {
+  if (static_cast<index_t>(out.size()) != layout.count_of(rank))
+    raise(detail::invalid("positions_of", "out has " + std::to_string(out.size()) + " elements, the rank " +
+                                              std::to_string(layout.count_of(rank)) + " rows"));
+  std::size_t at = 0;
+  for_each_run(layout, rank, [&](run r) {
+    for (index_t i = 0; i < r.count; ++i) {
+      index_t position = r.at(i);
+      if constexpr (requires { layout.time_of(position); }) position = layout.time_of(position);
+      out[at++] = static_cast<Integer>(position);
+    }
+  });
+}
+
+/// The same where documents restart: out[i] = global_of(rank, i) less the first token of its document. Bounds as in
+/// plan_neighbours: of one copy of a paired layout, they serve both.
+template <sequence_layout L, class Integer>
+void positions_of(const L& layout, int rank, std::span<Integer> out, std::span<const index_t> bounds) {
+  if (static_cast<index_t>(out.size()) != layout.count_of(rank))
+    raise(detail::invalid("positions_of", "out has " + std::to_string(out.size()) + " elements, the rank " +
+                                              std::to_string(layout.count_of(rank)) + " rows"));
+  const std::vector<index_t> documents = detail::bounds_of("positions_of", layout, bounds).value();
+  detail::for_each_run_in_documents(layout, rank, documents, [&](interval document, run rows, index_t row) {
+    for (index_t i = 0; i < rows.count; ++i)
+      out[static_cast<std::size_t>(row + i)] = static_cast<Integer>(rows.at(i) - document.lo);
+  });
+}
+
+}  // namespace v0_1
+}  // namespace seqpar

@@ -1,0 +1,589 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Decode over a cache dealt to ranks: equal to the definition at every step, the same bits on every rank, partials only
+// on the wire.
+#include <array>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include <doctest/doctest.h>
+#include <seqpar/attention/decode.hpp>
+#include <seqpar/layout/appended.hpp>
+#include <seqpar/layout/contiguous.hpp>
+#include <seqpar/layout/striped.hpp>
+#include <seqpar/layout/zigzag.hpp>
+#include <seqpar/mask/combine.hpp>
+#include <seqpar/mask/documents.hpp>
+#include <seqpar/mask/first_keys.hpp>
+#include <seqpar/mask/full.hpp>
+#include <seqpar/mask/window.hpp>
+#include <seqpar/transport/recorder.hpp>
+#include <tests/support/attention.hpp>
+
+namespace seqpar::test {
+namespace {
+
+using any_cache = appended<any_layout>;
+using transport_type = traced<threads::transport>;
+
+const any_mask past(causal{}, "causal");
+const any_mask window_and_sinks(any_of{all_of{causal{}, window{.left = 9, .right = 0}}, first_keys{2}},
+                                "window, sinks");
+
+/// From `cache` on, `steps` times `fresh` tokens are appended, which are then the queries. Every rank runs them all.
+struct decode_problem {
+  any_cache cache;
+  decode_shape shape{.heads = 4, .kv_heads = 2, .head_dim = 4, .queries = 1, .cache_rows = 0};
+  any_mask mask = past;
+  index_t steps = 1, fresh = 1;
+  mesh_shape team{1, 1};  ///< ring 1: as many as the cache's ranks
+  std::optional<std::uint64_t> adversary{};
+  std::vector<run> queries{};  ///< of each step; empty: the fresh ones
+
+  mesh_shape mesh() const { return {cache.rank_count(), team.all_to_all, team.inside}; }
+  int ranks() const { return static_cast<int>(mesh().ring * mesh().all_to_all); }
+  index_t tokens(index_t after_step) const { return cache.token_count() + (after_step + 1) * fresh; }
+  index_t query_count(index_t step) const {
+    return queries.empty() ? fresh : queries[static_cast<std::size_t>(step)].count;
+  }
+  std::string name() const {
+    return "ring " + std::to_string(mesh().ring) + " x " + std::to_string(mesh().all_to_all) + ", prefill " +
+           std::to_string(cache.prefill.token_count()) + " " + cache.prefill.name() + ", granule " +
+           std::to_string(cache.granule) + ", " + mask.name();
+  }
+};
+
+dense_shape dense_of(const decode_problem& p, index_t step) {
+  const attention_shape n = p.shape.attention();
+  return {n.batch, p.query_count(step), p.tokens(p.steps - 1), n.heads, n.kv_heads, n.head_dim, n.v_dim()};
+}
+template <class T>
+std::vector<T> queries_of(const decode_problem& p, index_t step) {
+  const index_t size = dense_of(p, step).q_size();
+  return rounded<T>(filled<float>(tag::q, size, step * size));
+}
+template <class T>
+struct result_of {
+  std::vector<T> out;
+  std::vector<float> lse;
+  bool operator==(const result_of& o) const {
+    const auto same = [](const auto& a, const auto& b) {
+      return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0);
+    };
+    return same(out, o.out) && same(lse, o.lse);
+  }
+};
+
+/// One rank's plan, memory and cache, which is full of NaN where nothing was written.
+template <class T>
+struct decoder {
+  using plan_type = decode_plan<T, any_mask, transport_type>;
+  decoder(const threads::transport& world, const decode_problem& p)
+      : record(world.rank(), world.size(), 16),
+        team(transport_type(world, record), p.mesh()),
+        plan(plan_decode<T>(team, p.mask, p.shape)),
+        memory(plan.memory()),
+        given(memory),
+        rows(p.shape.cache_rows),
+        shape(p.shape.attention()) {
+    const T nan = T(std::numeric_limits<float>::quiet_NaN());
+    k.assign(static_cast<std::size_t>(shape.batch * rows * kv_heads() * shape.head_dim), nan);
+    v.assign(static_cast<std::size_t>(shape.batch * rows * kv_heads() * shape.v_dim()), nan);
+    const dense_shape d = dense_of(p, 0);
+    all_k = rounded<T>(filled<float>(tag::k, d.k_size()));
+    all_v = rounded<T>(filled<float>(tag::v, d.v_size()));
+    all_tokens = d.k_tokens;
+  }
+  index_t kv_heads() const { return plan.kv_heads_here().size(); }
+  rows_view<T> k_cache() { return dense_view(k.data(), {shape.batch, rows, kv_heads(), shape.head_dim}); }
+  rows_view<T> v_cache() { return dense_view(v.data(), {shape.batch, rows, kv_heads(), shape.v_dim()}); }
+  append_arguments<T> last(index_t tokens, index_t count) {
+    const auto part = [&](std::vector<T>& x, index_t dim) {
+      rows_view<const T> w = dense_view<const T>(x.data(), {shape.batch, all_tokens, shape.kv_heads, dim});
+      w.pointer += (tokens - count) * w.stride[1];
+      w.shape[1] = count;
+      return w;
+    };
+    return {part(all_k, shape.head_dim), part(all_v, shape.v_dim()), k_cache(), v_cache()};
+  }
+  void aim(std::vector<T>& q, index_t count) {
+    const T nan = T(std::numeric_limits<float>::quiet_NaN());
+    out.assign(static_cast<std::size_t>(shape.batch * count * shape.heads * shape.v_dim()), nan);
+    lse.assign(static_cast<std::size_t>(shape.batch * count * shape.heads), std::numeric_limits<float>::quiet_NaN());
+    a = {dense_view<const T>(q.data(), {shape.batch, count, shape.heads, shape.head_dim}), k_cache(), v_cache(),
+         dense_view(out.data(), {shape.batch, count, shape.heads, shape.v_dim()}),
+         dense_heads(lse.data(), {shape.batch, shape.heads, count})};
+  }
+  status forward() const noexcept { return plan.forward(a, given, on_host{}); }
+
+  flight_record record;
+  mesh<transport_type> team;
+  plan_type plan;
+  guarded_memory memory;
+  seqpar::memory given;
+  index_t rows, all_tokens = 0;
+  attention_shape shape;
+  std::vector<T> k, v, all_k, all_v, out;
+  std::vector<float> lse;
+  typename plan_type::forward_type a;
+};
+
+/// Every rank's results of every step. Throws what goes wrong.
+template <class T>
+std::vector<std::vector<result_of<T>>> decode(decode_problem p) {
+  p.shape.cache_rows = p.cache.rows_for(p.tokens(p.steps - 1));
+  for (index_t s = 0; s < p.steps; ++s) p.shape.queries = std::max<index_t>({1, p.shape.queries, p.query_count(s)});
+  std::vector<std::vector<result_of<T>>> results(static_cast<std::size_t>(p.ranks()));
+  threads::options world_options{.ranks = p.ranks()};
+  if (p.adversary) world_options.adversary = *p.adversary;
+  run_ranks(world_options, [&](threads::transport world) {
+    decoder<T> rank(world, p);
+    rank.plan.prepare(rank.given, on_host{});
+    any_cache cache = p.cache;
+    check(rank.plan.append(cache, rank.last(cache.token_count(), cache.token_count())));
+    for (index_t step = 0; step < p.steps; ++step) {
+      cache = cache.grown(p.fresh);
+      check(rank.plan.append(cache, rank.last(cache.token_count(), p.fresh)));
+      if (p.queries.empty())
+        check(rank.plan.advance(cache, p.fresh, rank.given));
+      else
+        check(rank.plan.advance(cache, p.queries[static_cast<std::size_t>(step)], rank.given));
+      std::vector<T> q = queries_of<T>(p, step);
+      rank.aim(q, p.query_count(step));
+      const index_t before = rank.record.bytes(direction::send);
+      check(rank.forward());
+      if (rank.record.bytes(direction::send) - before != rank.plan.bytes_sent(p.query_count(step)))
+        throw std::runtime_error("other bytes were sent than bytes_sent() says");
+      results[static_cast<std::size_t>(world.rank())].push_back({rank.out, rank.lse});
+    }
+    if (!rank.memory.intact()) throw std::runtime_error("memory beyond the sizes asked for was written");
+  });
+  return results;
+}
+
+/// What differs from the definition, element by element, or between two ranks; empty when nothing does.
+template <class T = float>
+std::string fault_of(const decode_problem& p) {
+  const auto got = decode<T>(p);
+  const attention_shape n = p.shape.attention();
+  for (std::size_t r = 1; r < got.size(); ++r)
+    if (!(got[r] == got[0])) return p.name() + ": rank " + std::to_string(r) + " has other bits than rank 0";
+  for (index_t step = 0; step < p.steps; ++step) {
+    const dense_shape d = dense_of(p, step);
+    const index_t tokens = p.tokens(step);
+    const any_mask mask = p.mask.bound(tokens, tokens);
+    const run at = p.queries.empty() ? run{tokens - p.fresh, p.fresh, 1} : p.queries[static_cast<std::size_t>(step)];
+    const dense_result want = dense_attention(
+        d, {.scale = default_scale}, queries_of<T>(p, step), rounded<T>(filled<float>(tag::k, d.k_size())),
+        rounded<T>(filled<float>(tag::v, d.v_size())), std::vector<float>{}, {},
+        [&](index_t i, index_t j) { return j < tokens && mask.allows(at.at(i), j); });
+    const result_of<T>& have = got[0][static_cast<std::size_t>(step)];
+    for (const verdict& v :
+         {compare(have.out, want.out, want.out_magnitude), compare(have.lse, want.lse, want.lse_magnitude)})
+      if (!v.good()) {
+        std::ostringstream text;
+        text << p.name() << ", step " << step << ": " << v;
+        return text.str();
+      }
+  }
+  (void)n;
+  return "";
+}
+
+std::vector<any_cache> caches(int ranks, index_t prefill, index_t granule) {
+  return {{any_layout(contiguous{.tokens = prefill, .ranks = ranks}, "contiguous"), 0, granule},
+          {any_layout(zigzag{.tokens = prefill, .ranks = ranks}, "zigzag"), 0, granule}};
+}
+any_cache empty_cache(int ranks, index_t granule = 1) {
+  return caches(ranks, 0, granule)[0];
+}
+
+}  // namespace
+
+TEST_CASE("64 steps of decode equal one rank at every step, from an empty cache on, round robin and by blocks") {
+  for (int ranks = 1; ranks <= 8; ++ranks)
+    for (index_t granule : {1, 5})  // in the first steps all but one rank hold nothing
+      for (const any_mask& mask : {past, window_and_sinks})
+        CHECK(fault_of({.cache = empty_cache(ranks, granule), .mask = mask, .steps = 64}) == "");
+}
+
+TEST_CASE("64 steps of decode behind a prefill in any layout equal one rank at every step") {
+  for (int ranks = 1; ranks <= 8; ++ranks)
+    for (index_t prefill : {3, 21})
+      for (const any_cache& cache : caches(ranks, prefill, ranks % 2 == 0 ? 1 : 3))
+        CHECK(fault_of({.cache = cache,
+                        .mask = prefill == 3 ? past : window_and_sinks,
+                        .steps = 64,
+                        .adversary = static_cast<std::uint64_t>(ranks)}) == "");
+}
+
+TEST_CASE("a cache of many kernel tiles whose runs end inside tiles equals one rank") {
+  for (int ranks : {2, 3})
+    for (index_t granule : {1, 16, 100})
+      for (const any_mask& mask : {past, window_and_sinks})
+        for (any_cache cache : caches(ranks, 700, granule))
+          CHECK(fault_of({.cache = cache.grown(311), .mask = mask, .steps = 2, .fresh = 70}) == "");
+}
+
+TEST_CASE("batch, kv heads shared or not, other value dims, several queries a step and masks that must be asked") {
+  struct every_third {
+    bool allows(index_t q, index_t k) const { return (q - k) % 3 == 0; }
+  };
+  struct shape {
+    index_t batch, heads, kv_heads, head_dim, value_dim, fresh;
+  };
+  for (const any_mask& mask : {past, any_mask(every_third{}, "every third")})
+    for (const shape& s : {shape{2, 4, 4, 4, 0, 3}, shape{1, 6, 1, 8, 5, 2}, shape{3, 6, 3, 3, 7, 1}})
+      for (int ranks : {1, 3, 4})
+        for (const any_cache& cache : caches(ranks, 6, 2)) {
+          decode_problem p{.cache = cache, .mask = mask, .steps = 6, .fresh = s.fresh};
+          p.shape = {.batch = s.batch,
+                     .heads = s.heads,
+                     .kv_heads = s.kv_heads,
+                     .head_dim = s.head_dim,
+                     .value_dim = s.value_dim,
+                     .cache_rows = 0};
+          CHECK(fault_of(p) == "");
+        }
+}
+
+TEST_CASE("heads dealt along the all-to-all axis as well, evenly or not, give the same result on every rank") {
+  for (const mesh_shape& team : {mesh_shape{1, 2}, mesh_shape{1, 3}, mesh_shape{1, 4}, mesh_shape{1, 5},
+                                 mesh_shape{1, 2, axis::ring}, mesh_shape{1, 3, axis::ring}})
+    for (int ring : {1, 2, 3})
+      for (index_t kv_heads : {1, 2, 4}) {
+        decode_problem p{.cache = caches(ring, 5, 2)[1], .steps = 8, .fresh = 2, .team = team, .adversary = 3};
+        p.shape = {.batch = 2, .heads = 4, .kv_heads = kv_heads, .head_dim = 4, .cache_rows = 0};
+        CHECK(fault_of(p) == "");
+      }
+}
+
+TEST_CASE("bfloat16 is rounded once, at the end") {
+  for (int ranks : {1, 3, 8})
+    CHECK(fault_of<bfloat16>({.cache = caches(ranks, 9, 1)[1], .mask = window_and_sinks, .steps = 12}) == "");
+}
+
+TEST_CASE("queries may stand anywhere: at the last tokens, among others, in steps") {
+  decode_problem p{.cache = caches(4, 12, 1)[0], .steps = 3};
+  p.queries = {{0, 4, 1}, {3, 3, 4}, {14, 2, -9}};
+  CHECK(fault_of(p) == "");
+  p.queries = {{0, 0, 1}, {12, 1, 1}, {0, 15, 1}};  // no query at all is a run too
+  CHECK(fault_of(p) == "");
+}
+
+TEST_CASE("causal holds when keys are strided over ranks of a cache: position 6 sees 2, 2, 2 and 1 of them [I4]") {
+  decode_problem p{.cache = empty_cache(4).grown(6), .fresh = 4};
+  p.shape = {.heads = 2, .kv_heads = 2, .head_dim = 4, .cache_rows = 0};
+  std::vector<index_t> used(4);
+  for (index_t k = 0; k <= 6; ++k) ++used[static_cast<std::size_t>(p.cache.place_of(k).rank)];
+  CHECK(used == std::vector<index_t>{2, 2, 2, 1});
+  CHECK(fault_of(p) == "");
+  const auto got = decode<float>(p);
+  CHECK(wsum(got[0][0].out) == doctest::Approx(0.22156939).epsilon(1e-5));
+  CHECK(sum_of_finite(got[0][0].lse) == doctest::Approx(17.29889426).epsilon(1e-5));
+}
+
+TEST_CASE("a cache with fewer keys than ranks gives the definition, one without keys 0 and −∞ [A3]") {
+  decode_problem p{.cache = empty_cache(4), .mask = any_mask(full{}, "full"), .fresh = 2, .queries = {{1, 1, 1}}};
+  p.shape = {.heads = 2, .kv_heads = 2, .head_dim = 4, .cache_rows = 0};
+  CHECK(fault_of(p) == "");
+  const auto two = decode<float>(p);
+  CHECK(wsum(two[0][0].out) == doctest::Approx(-0.63473322).epsilon(1e-5));
+  CHECK(sum_of_finite(two[0][0].lse) == doctest::Approx(1.78508515).epsilon(1e-5));
+  p.fresh = 0;
+  CHECK(fault_of(p) == "");
+  const auto none = decode<float>(p);
+  for (const auto& rank : none) {
+    for (float x : rank[0].out) CHECK(x == 0);
+    for (float x : rank[0].lse) CHECK(x == -std::numeric_limits<float>::infinity());
+  }
+}
+
+TEST_CASE("only partials travel: members of a ring of P send log2 of them, and no keys however long the cache is") {
+  const index_t sent[] = {0, 2, 4, 8, 10, 12, 14, 24};  // over all members; P = 1 … 8
+  for (int n = 1; n <= 8; ++n) {
+    index_t all = 0;
+    for (int m = 0; m < n; ++m) all += merge_tree{n, m}.partials_sent();
+    CHECK(all == sent[n - 1]);
+    for (index_t rows : {10, 1000})
+      for (int parts : {1, 2}) {
+        std::vector<recorded_message> log;
+        const mesh team(recorder(0, n * parts, log), {.ring = n, .all_to_all = parts});
+        auto plan = plan_decode<float>(
+            team,
+            {.batch = 3, .heads = 4, .kv_heads = 2, .head_dim = 8, .value_dim = 6, .queries = 2, .cache_rows = rows});
+        const index_t partial = 3 * 2 * (4 / parts) * (6 + 1) * 4;
+        CHECK(plan.bytes_sent(2) == (merge_tree{n, 0}.partials_sent() + parts - 1) * partial);
+      }
+  }
+}
+
+TEST_CASE("every merge tree ends with all members' partials, once each, in one expression") {
+  for (int n = 1; n <= 40; ++n) {
+    std::vector<std::string> have;
+    for (int m = 0; m < n; ++m) have.push_back(std::to_string(m));
+    // All members hop by hop: what each would do, written down first.
+    struct act {
+      int peer;
+      bool send, receive, merges, mine_first;
+    };
+    std::vector<std::vector<act>> acts(static_cast<std::size_t>(n));
+    for (int m = 0; m < n; ++m) {
+      std::vector<act>& mine = acts[static_cast<std::size_t>(m)];
+      const status s = merge_tree{n, m}.run(
+          [&](int peer, bool send, bool receive, index_t number) {
+            mine.resize(std::max(mine.size(), static_cast<std::size_t>(number)), act{-1, false, false, false, false});
+            mine.push_back({peer, send, receive, false, false});
+            return status{};
+          },
+          [&](bool first) { mine.back().merges = true, mine.back().mine_first = first; });
+      CHECK(s.ok());
+      index_t sends = 0;
+      for (const act& a : mine) sends += a.send;
+      CHECK(sends == merge_tree{n, m}.partials_sent());
+    }
+    std::size_t hops = 0;
+    for (const auto& mine : acts) hops = std::max(hops, mine.size());
+    for (std::size_t hop = 0; hop < hops; ++hop) {
+      const std::vector<std::string> before = have;
+      for (std::size_t m = 0; m < acts.size(); ++m) {
+        if (hop >= acts[m].size() || acts[m][hop].peer < 0) continue;
+        const act a = acts[m][hop];
+        const act& other = acts[static_cast<std::size_t>(a.peer)][hop];
+        REQUIRE(other.peer == static_cast<int>(m));
+        REQUIRE(other.send == a.receive);
+        if (!a.receive) continue;
+        const std::string& came = before[static_cast<std::size_t>(a.peer)];
+        if (a.merges)
+          have[m] = a.mine_first ? "(" + before[m] + "," + came + ")" : "(" + came + "," + before[m] + ")";
+        else
+          have[m] = came;
+      }
+    }
+    for (const std::string& x : have) CHECK(x == have[0]);
+    for (int m = 0; m < n; ++m) {
+      std::size_t found = 0;
+      std::string word;
+      for (char c : have[0] + ",")
+        if (c >= '0' && c <= '9')
+          word += c;
+        else
+          found += word == std::to_string(m), word.clear();
+      CHECK(found == 1);
+    }
+  }
+}
+
+namespace {
+
+struct misuse {
+  const char* name;
+  errc code;
+  void (*spoil)(decoder<float>&);
+};
+const std::vector<misuse> misuses{
+    {"q is null", errc::invalid_argument, [](decoder<float>& r) { r.a.q.pointer = nullptr; }},
+    {"the k cache is null", errc::invalid_argument, [](decoder<float>& r) { r.a.k.pointer = nullptr; }},
+    {"the v cache is null", errc::invalid_argument, [](decoder<float>& r) { r.a.v.pointer = nullptr; }},
+    {"out is null", errc::invalid_argument, [](decoder<float>& r) { r.a.out.pointer = nullptr; }},
+    {"q has a token more", errc::invalid_argument, [](decoder<float>& r) { ++r.a.q.shape[1]; }},
+    {"the cache has a row less", errc::invalid_argument, [](decoder<float>& r) { --r.a.k.shape[1]; }},
+    {"lse has another order", errc::invalid_argument,
+     [](decoder<float>& r) { std::swap(r.a.lse.shape[1], r.a.lse.shape[2]); }},
+    {"every second element", errc::invalid_argument, [](decoder<float>& r) { r.a.v.stride[3] = 2; }},
+    {"out on the cache", errc::overlapping_buffers, [](decoder<float>& r) { r.a.out.pointer = r.k.data(); }},
+    {"scratch too small", errc::memory_too_small, [](decoder<float>& r) { r.given.scratch.bytes -= 1; }},
+    {"exchange too small", errc::memory_too_small, [](decoder<float>& r) { r.given.exchange.bytes -= 1; }},
+    {"tables too small", errc::memory_too_small, [](decoder<float>& r) { r.given.tables.bytes -= 1; }},
+    {"other tables", errc::not_prepared,
+     [](decoder<float>& r) { r.given.tables.pointer = static_cast<std::byte*>(r.given.tables.pointer) + 64; }},
+};
+
+/// Steps that are wrong before forward; each returns the status of the call that is wrong.
+struct misstep {
+  const char* name;
+  errc code;
+  status (*wrong)(decoder<float>&, const any_cache&);
+};
+const std::vector<misstep> missteps{
+    {"an append past the capacity", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) { return r.plan.append(c.grown(9), r.last(c.token_count(), 1)); }},
+    {"a cache past the capacity", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) { return r.plan.advance(c.grown(9), 1, r.given); }},
+    {"more new tokens than tokens", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache&) { return r.plan.append(empty_cache(4).grown(1), r.last(3, 3)); }},
+    {"new keys that are null", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) {
+       append_arguments<float> a = r.last(c.token_count(), 1);
+       a.k.pointer = nullptr;
+       return r.plan.append(c, a);
+     }},
+    {"new values of another shape", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) {
+       append_arguments<float> a = r.last(c.token_count(), 1);
+       --a.v.shape[3];
+       return r.plan.append(c, a);
+     }},
+    {"a cache that is null", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) {
+       append_arguments<float> a = r.last(c.token_count(), 1);
+       a.v_cache.pointer = nullptr;
+       return r.plan.append(c, a);
+     }},
+    {"more queries than planned", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) { return r.plan.advance(c, 3, r.given); }},
+    {"queries before the first token", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache&) { return r.plan.advance(empty_cache(4).grown(1), 2, r.given); }},
+    {"a cache over fewer ranks", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache&) { return r.plan.advance(empty_cache(3).grown(4), 1, r.given); }},
+    {"a cache of a negative size", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) { return r.plan.advance(c.grown(-100), 1, r.given); }},
+    {"a mask of a negative size", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) {
+       return r.plan.advance(c, 1, any_mask(window{.left = -1, .right = 0}), r.given);
+     }},
+    {"memory too small", errc::memory_too_small,
+     [](decoder<float>& r, const any_cache& c) {
+       seqpar::memory less = r.given;
+       less.tables.bytes -= 64;
+       return r.plan.advance(c, 1, less);
+     }},
+};
+
+std::string told(const status& s, bool at_fault, errc code, int rank) {
+  if (at_fault ? s.code() == code : s.code() == errc::peer_failed && s.rank() == rank) return "";
+  return s.message();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "wrong use is that rank's own status before anything is posted, peer_failed for the others, and forgotten by "
+    "recover()") {
+  decode_problem p{.cache = caches(4, 10, 1)[1].grown(3)};
+  p.shape.queries = 2;
+  p.shape.cache_rows = 5;
+  std::mutex mutex;
+  std::vector<std::string> wrong;
+  const auto complain = [&](const std::string& what, const std::string& text) {
+    const std::lock_guard lock(mutex);
+    if (!text.empty()) wrong.push_back(what + ": " + text);
+  };
+  run_ranks(4, [&](threads::transport world) {
+    decoder<float> rank(world, p);
+    const any_cache& cache = p.cache;
+    std::vector<float> q = queries_of<float>(p, 0);
+    rank.aim(q, 1);
+    const auto good = [&] {
+      check(rank.plan.append(cache, rank.last(cache.token_count(), cache.token_count())));
+      check(rank.plan.advance(cache, 1, rank.given));
+      check(rank.forward());
+      check(world.recover());  // everybody is here
+    };
+    check(world.recover());
+    complain("before prepare", told(rank.forward(), true, errc::not_prepared, 0));
+    check(world.recover());
+    rank.plan.prepare(rank.given, on_host{});
+    check(world.recover());
+    complain("before advance", told(rank.forward(), true, errc::not_prepared, 0));
+    check(world.recover());
+    good();
+    const auto a = rank.a;
+    const auto given = rank.given;
+    const std::vector<float> out = rank.out;
+    int turn = 0;
+    const auto after = [&](const char* name) {
+      if (rank.forward().ok()) complain(name, "a later call does not know of the failure");
+      rank.a = a;
+      rank.given = given;
+      check(world.recover());
+      good();
+      if (rank.out != out) complain(name, "results changed after recover()");
+    };
+    for (const misuse& m : misuses) {
+      const int at_fault = ++turn % 4;
+      const index_t sent = rank.record.messages(direction::send);
+      if (world.rank() == at_fault) m.spoil(rank);
+      complain(m.name, told(rank.forward(), world.rank() == at_fault, m.code, at_fault));
+      if (world.rank() == at_fault && rank.record.messages(direction::send) != sent)
+        complain(m.name, "something was posted");
+      after(m.name);
+    }
+    for (const misstep& m : missteps) {
+      const int at_fault = ++turn % 4;
+      const bool here = world.rank() == at_fault;
+      complain(m.name, told(here ? m.wrong(rank, cache) : rank.forward(), here, m.code, at_fault));
+      after(m.name);
+    }
+  });
+  for (const std::string& text : wrong) FAIL_CHECK(text);
+}
+
+TEST_CASE("a plan that cannot be is one sentence while planning, and ranks that disagree hear of it in prepare") {
+  const auto said = [](const decode_shape& n, const any_mask& mask = past) {
+    std::vector<recorded_message> log;
+    const auto plan = try_plan_decode<float>(mesh(recorder(1, 4, log), {.ring = 4, .all_to_all = 1}), mask, n);
+    return plan.ok() ? std::string("planned") : std::string(plan.failure().what());
+  };
+  CHECK(said({.heads = 4, .kv_heads = 2, .head_dim = 4, .cache_rows = 3}) == "planned");
+  CHECK(said({.heads = 4, .kv_heads = 3, .head_dim = 4, .cache_rows = 3}) ==
+        "[seqpar] plan_decode: kv_heads must divide heads (4), got 3");
+  CHECK(said({.heads = 4, .kv_heads = 2, .head_dim = 257, .cache_rows = 3}) ==
+        "[seqpar] plan_decode: head_dim must be 1 to 256, got 257");
+  CHECK(said({.heads = 4, .kv_heads = 2, .head_dim = 4, .queries = 0, .cache_rows = 3}) ==
+        "[seqpar] plan_decode: queries must be at least 1");
+  CHECK(said({.heads = 4, .kv_heads = 2, .head_dim = 4, .cache_rows = -1}) ==
+        "[seqpar] plan_decode: cache_rows must be 0 to 2^31 - 1");
+  CHECK(said({.heads = 4, .kv_heads = 2, .head_dim = 4, .cache_rows = 3}, any_mask(first_keys{-1}))
+            .starts_with("[seqpar] plan_decode: the mask: first_keys: "));
+  std::vector<std::string> heard(3);
+  run_ranks(3, [&](threads::transport world) {
+    auto plan = plan_decode<float>(ring(world),
+                                   {.heads = 4, .kv_heads = 2, .head_dim = 4, .cache_rows = world.rank() == 1 ? 9 : 8});
+    const host_memory memory(plan.memory());
+    try {
+      plan.prepare(memory, on_host{});
+    } catch (const error& e) {
+      heard[static_cast<std::size_t>(world.rank())] = e.what();
+    }
+  });
+  for (const std::string& text : heard)
+    CHECK(text ==
+          "[seqpar] plan_decode: ranks disagree on cache_rows: expected 8 (ranks 0,2 of 3), got 9 (rank 1); give every "
+          "rank the same");
+}
+
+TEST_CASE("a mask that views tables is kept by the plan, and replaced by advance as documents grow") {
+  std::vector<std::vector<float>> out(2);
+  run_ranks(2, [&](threads::transport world) {
+    const any_cache cache = empty_cache(2).grown(6);
+    auto bounds = std::make_unique<std::vector<index_t>>(pack({2, 4}));
+    auto plan = plan_decode<float>(ring(world), seqpar::within{documents{*bounds}, causal{}},
+                                   {.heads = 1, .kv_heads = 1, .head_dim = 1, .cache_rows = 8});
+    bounds.reset();  // the plan has its own copy
+    const host_memory memory(plan.memory());
+    plan.prepare(memory, on_host{});
+    std::vector<float> k(8, 0.f), v, q(1, 1.f), o(1);
+    for (index_t i = 0; i < 8; ++i) v.push_back(static_cast<float>(i * 2 + world.rank()));  // v = position
+    const auto run = [&](const any_cache& now) {
+      const std::array<index_t, 4> rows{1, 8, 1, 1}, one{1, 1, 1, 1};
+      check(plan.forward({.q = dense_view<const float>(q.data(), one),
+                          .k = dense_view<const float>(k.data(), rows),
+                          .v = dense_view<const float>(v.data(), rows),
+                          .out = dense_view(o.data(), one)},
+                         memory, on_host{}));
+      out[static_cast<std::size_t>(world.rank())].push_back(o[0]);
+      (void)now;
+    };
+    check(plan.advance(cache, 1, memory));
+    run(cache);  // 5 sees 2 … 5
+    {
+      const std::vector<index_t> next = pack({2, 4, 2});
+      check(plan.advance(cache.grown(2), 1, seqpar::within{documents{next}, causal{}}, memory));
+    }
+    run(cache);  // 7 sees 6, 7: intervals are in the tables, the new bounds may be gone
+  });
+  for (const auto& rank : out) CHECK(rank == std::vector<float>{3.5f, 6.5f});
+}
+
+}  // namespace seqpar::test
