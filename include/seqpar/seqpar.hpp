@@ -52,15 +52,24 @@
 #include <seqpar/communicator/mesh.hpp>
 #include <seqpar/communicator/process_grid.hpp>
 
+#include <seqpar/exchange/box_view.hpp>
 #include <seqpar/exchange/broadcast.hpp>
 #include <seqpar/exchange/cache.hpp>
 #include <seqpar/exchange/carry.hpp>
 #include <seqpar/exchange/exchange.hpp>
 #include <seqpar/exchange/gather.hpp>
+#include <seqpar/exchange/halo.hpp>
 #include <seqpar/exchange/holding.hpp>
+#include <seqpar/exchange/item_deal.hpp>
+#include <seqpar/exchange/labels.hpp>
 #include <seqpar/exchange/reshard.hpp>
+#include <seqpar/exchange/root_windows.hpp>
 #include <seqpar/exchange/route.hpp>
 #include <seqpar/exchange/scatter.hpp>
+#include <seqpar/exchange/sums.hpp>
+#include <seqpar/exchange/two_stage.hpp>
+#include <seqpar/exchange/window_exchange.hpp>
+#include <seqpar/exchange/windows.hpp>
 
 #include <seqpar/kernel/concept.hpp>
 #include <seqpar/kernel/host_fast.hpp>

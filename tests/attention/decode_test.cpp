@@ -8,8 +8,10 @@
 
 #include <doctest/doctest.h>
 #include <seqpar/attention/decode.hpp>
+#include <seqpar/kernel/visit.hpp>
 #include <seqpar/layout/appended.hpp>
 #include <seqpar/layout/contiguous.hpp>
+#include <seqpar/layout/segments.hpp>
 #include <seqpar/layout/striped.hpp>
 #include <seqpar/layout/zigzag.hpp>
 #include <seqpar/mask/combine.hpp>
@@ -312,7 +314,7 @@ TEST_CASE("only partials travel: members of a ring of P send log2 of them, and n
         auto plan = plan_decode<float>(
             team,
             {.batch = 3, .heads = 4, .kv_heads = 2, .head_dim = 8, .value_dim = 6, .queries = 2, .cache_rows = rows});
-        const index_t partial = 3 * 2 * (4 / parts) * (6 + 1) * 4;
+        const index_t partial = 3 * 2 * (4 / parts) * (6 + 1) * 4 + 8;
         CHECK(plan.bytes_sent(2) == (merge_tree{n, 0}.partials_sent() + parts - 1) * partial);
       }
   }
@@ -457,6 +459,62 @@ std::string told(const status& s, bool at_fault, errc code, int rank) {
 
 }  // namespace
 
+TEST_CASE("tables written in place spell the layout's positions, and what they leave out or call all is so") {
+  std::uint64_t draw = 5;
+  const auto below = [&](index_t n) {
+    draw = draw * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<index_t>((draw >> 33) % static_cast<std::uint64_t>(n));
+  };
+  for (int round = 0; round < 1000; ++round) {
+    std::vector<run> runs;  // short ones of any step, which may or may not go on where the one before ended
+    index_t rows = 0;
+    while (static_cast<index_t>(runs.size()) < 1 + round % 12) {
+      const index_t count = 1 + below(round % 2 == 0 ? 2 : 12), step = below(4) - 1;
+      const index_t next = runs.empty() ? 50 : runs.back().at(runs.back().count) + below(2);
+      runs.push_back({std::max<index_t>(below(2) == 0 ? next : 50 + below(60), 12), count, step == 0 ? 1 : step});
+      rows += count;
+    }
+    const std::array<index_t, 2> offsets{0, static_cast<index_t>(runs.size())};
+    const segments keys{runs, offsets};
+    const index_t tokens = 400, queries = 1 + below(5);
+    carver count;
+    (void)seqpar::detail::decode_tables::take(count, queries, rows, 2, 8);
+    const guarded_memory memory({.tables = count.bytes()});
+    carver c(static_cast<seqpar::memory>(memory).tables);
+    seqpar::detail::decode_tables tables = seqpar::detail::decode_tables::take(c, queries, rows, 2, 8);
+    const run at{below(100), queries, 1 + below(20)};
+    const any_of mask{all_of{causal{}, window{.left = below(60), .right = 0}}, first_keys{below(70)}};
+    REQUIRE(tables.write_queries(at, tokens, [&](index_t q) { return try_key_intervals(mask, q); }));
+    tables.write_keys(keys, 0);
+    tables.write_ranges(true);
+    const key_table table = tables.keys();
+    const query_table q = tables.queries();
+    std::vector<index_t> position;
+    for (const key_tile& tile : table.tiles) {
+      REQUIRE(tile.row == static_cast<index_t>(position.size()));
+      for (std::int32_t i = 0; i < tile.rows; ++i) position.push_back(table.position_of(tile, i));
+    }
+    REQUIRE(static_cast<index_t>(position.size()) == rows);
+    bool spelt = true, sound = true;
+    for (index_t row = 0; row < rows; ++row)
+      spelt = spelt && position[static_cast<std::size_t>(row)] == keys.global_of(0, row);
+    for (std::size_t t = 0; t < q.tiles.size(); ++t) {
+      std::vector<cover> kind(static_cast<std::size_t>(rows), cover::none);
+      for_each_tile(table, t,
+                    [&](const key_tile& tile, cover k) { std::fill_n(kind.begin() + tile.row, tile.rows, k); });
+      for (std::int32_t i = q.tiles[t].row; i < q.tiles[t].row + q.tiles[t].rows; ++i)
+        for (std::size_t j = 0; j < kind.size(); ++j) {
+          const bool sees = mask.allows(at.at(i), position[j]);
+          sound = sound && sees == may_see(q, i, static_cast<std::int32_t>(position[j]), by_intervals{}) &&
+                  (kind[j] == cover::some || (kind[j] == cover::all) == sees);
+        }
+    }
+    REQUIRE(spelt);
+    REQUIRE(sound);
+    REQUIRE(memory.intact());
+  }
+}
+
 TEST_CASE(
     "wrong use is that rank's own status before anything is posted, peer_failed for the others, and forgotten by "
     "recover()") {
@@ -517,6 +575,55 @@ TEST_CASE(
     }
   });
   for (const std::string& text : wrong) FAIL_CHECK(text);
+}
+
+TEST_CASE("ranks that gave advance another cache, other queries or another mask are found out, whoever it was") {
+  using change = status (*)(decoder<float>&, const any_cache&);
+  const std::vector<std::pair<const char*, change>> changes{
+      {"as many tokens, dealt otherwise",
+       [](decoder<float>& r, const any_cache& c) {
+         return r.plan.advance(caches(c.rank_count(), 10, 1)[0].grown(c.added), 1, r.given);
+       }},
+      {"forgot to advance", [](decoder<float>&, const any_cache&) { return status{}; }},
+      {"a token more", [](decoder<float>& r, const any_cache& c) { return r.plan.advance(c.grown(1), 1, r.given); }},
+      {"another query",
+       [](decoder<float>& r, const any_cache& c) {
+         return r.plan.advance(c, run{5, 1, 1}, r.given);
+       }},
+      {"another mask",
+       [](decoder<float>& r, const any_cache& c) { return r.plan.advance(c, 1, window_and_sinks, r.given); }}};
+  for (const mesh_shape& team : {mesh_shape{5, 1}, mesh_shape{4, 1}, mesh_shape{2, 2}, mesh_shape{1, 3}}) {
+    decode_problem p{.cache = caches(static_cast<int>(team.ring), 10, 1)[1].grown(3), .team = team};
+    p.shape.cache_rows = p.cache.rows_for(20);
+    for (int odd = 0; odd < p.ranks(); ++odd)
+      for (const auto& entry : changes) {
+        const char* name = entry.first;
+        if (team.ring == 1 && &entry == &changes[0]) continue;  // one rank has all tokens in either
+        std::vector<status> got(static_cast<std::size_t>(p.ranks()));
+        const change spoiled = entry.second;
+        run_ranks(p.ranks(), [&](threads::transport world) {
+          decoder<float> rank(world, p);
+          rank.plan.prepare(rank.given, on_host{});
+          std::fill(rank.k.begin(), rank.k.end(), 0.f);
+          std::fill(rank.v.begin(), rank.v.end(), 0.f);
+          std::vector<float> q = queries_of<float>(p, 0);
+          rank.aim(q, 1);
+          check(rank.plan.advance(p.cache, 1, rank.given));
+          check(rank.forward());
+          check(world.recover());  // nobody is still in the good run
+          const any_cache now = p.cache.grown(1);
+          check(world.rank() == odd ? spoiled(rank, now) : rank.plan.advance(now, 1, rank.given));
+          got[static_cast<std::size_t>(world.rank())] = rank.forward();
+        });
+        int told = 0;
+        for (const status& s : got) {
+          told += s.code() == errc::ranks_disagree;
+          CHECK_MESSAGE((s.code() == errc::ranks_disagree || s.code() == errc::peer_failed),
+                        name << ": " << s.message());
+        }
+        CHECK_MESSAGE(told > 0, name);
+      }
+  }
 }
 
 TEST_CASE("a plan that cannot be is one sentence while planning, and ranks that disagree hear of it in prepare") {

@@ -58,12 +58,13 @@ TEST_CASE(
   const std::vector<any_mask> masks{see_all, see_past, any_mask(window{.left = 5, .right = 2}, "window")};
   for (const any_mask& mask : masks) {
     attention_case c{.tokens = 21, .shape = {.heads = 2, .kv_heads = 1, .head_dim = 8}, .mask = mask};
-    c.ranks = {1, 2, 3, 5, 8};
+    c.ranks = {1, 3, 8};
     const tensors plain = recipe_tensors(c.at(contiguously, 1, {.ring = 1, .all_to_all = 1}, schedule::direct));
-    const auto [least, most] = std::minmax_element(plain.v.begin(), plain.v.end());
+    const float least = *std::min_element(plain.v.begin(), plain.v.end());
+    const float most = *std::max_element(plain.v.begin(), plain.v.end());
     check_everywhere(c, [&](const problem&, const outcome<float>& got) {
       for (float x : got.out)
-        if (x < *least - 2e-7f || x > *most + 2e-7f) return std::string("out leaves the range of the values");
+        if (x < least - 2e-7f || x > most + 2e-7f) return std::string("out leaves the range of the values");
       return std::string();
     });
     tensors ones = plain;

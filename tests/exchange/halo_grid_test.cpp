@@ -22,7 +22,7 @@ pixels halo_of_frame(const grid& tiles, const grid_halo& halo, Value&& value) {
     auto& mine = out[static_cast<std::size_t>(world.rank())];
     mine.assign(static_cast<std::size_t>(plan.padded_bytes()) / sizeof(double), -1);
     const box_view all = plan.padded_view(mine.data());
-    const window& w = plan.windows()[0];
+    const placed_window& w = plan.windows()[0];
     for (index_t y = w.own.h.lo; y < w.own.h.hi; ++y)
       for (index_t x = w.own.w.lo; x < w.own.w.hi; ++x)
         *all.at<double>(0, 0, y - w.padded.h.lo, x - w.padded.w.lo) = value(y, x);
@@ -141,14 +141,15 @@ TEST_CASE("lines of a padded buffer begin at the pitch, channels first or last")
   std::vector<recorded_message> log;
   const mesh team = ring(recorder(0, 4, log));
   const halo_width one{1, 1};
-  const auto strides = [&](box_order order, index_t channels) {
+  const auto strides = [&](box_order order, index_t channels, index_t pitch = 128) {
     const auto plan = plan_halo(team, tiles, {.height = one, .width = one},
                                 {.row_bytes = channels * 4, .columns = channels, .placement = placement::in_place},
-                                {.order = order, .pitch = 128});
+                                {.order = order, .pitch = pitch});
     CHECK(plan.padded_view(nullptr).shape == std::array<index_t, 5>{1, 2, 3, 4, channels});
     return plan.padded_view(nullptr).stride;
   };
   CHECK(strides(box_order::thwc, 3) == std::array<index_t, 5>{768, 384, 128, 12, 4});
+  CHECK(strides(box_order::thwc, 3, 16) == std::array<index_t, 5>{288, 144, 48, 12, 4});
   CHECK(strides(box_order::cthw, 3) == std::array<index_t, 5>{2304, 384, 128, 4, 768});
   CHECK(strides(box_order::tchw, 3) == std::array<index_t, 5>{2304, 1152, 128, 4, 384});
 }

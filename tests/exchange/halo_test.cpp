@@ -10,16 +10,18 @@
 
 using namespace window_test;
 
-namespace {
-
-using lists = std::vector<std::vector<float>>;
-
+namespace window_test {
 /// Twelve rows, the last first.
 struct backwards {
   constexpr index_t from(index_t i) const { return 11 - i; }
   constexpr index_t to(index_t i) const { return 11 - i; }
   friend constexpr bool operator==(backwards, backwards) = default;
 };
+}  // namespace window_test
+
+namespace {
+
+using lists = std::vector<std::vector<float>>;
 
 /// What every rank has of x = 1 … n.
 template <class L>
@@ -39,7 +41,7 @@ lists halo_of_naturals(const L& layout, const sequence_halo& halo, placement whe
       return;
     }
     std::size_t next = 0;
-    for (const window& w : plan.windows())
+    for (const placed_window& w : plan.windows())
       for (index_t t = w.interior().t.lo; t < w.interior().t.hi; ++t)
         for (index_t i = 0; i < w.padded.w.size(); ++i)
           mine[static_cast<std::size_t>(w.first + t * w.padded.w.size() + i)] = shard[next++];
@@ -84,14 +86,14 @@ std::string broken_halo(const L& layout, const sequence_halo& halo, const arrang
   const auto plan = [&](const auto& team) { return plan_halo(team, layout, halo, a.options()); };
   const auto where = [&](const auto& p) {
     index_t rows = 0, own = 0;
-    for (const window& w : p.windows()) {
+    for (const placed_window& w : p.windows()) {
       rows += w.rows();
       own += w.own.rows();
     }
     const spots want = dense_spots(rows, a);
     if (a.where == placement::apart) return std::pair{dense_spots(own, a), want};
     spots inner{{}, want.batch_stride, want.column_stride, want.bytes};
-    for (const window& w : p.windows())
+    for (const placed_window& w : p.windows())
       for (index_t t = w.interior().t.lo; t < w.interior().t.hi; ++t)
         for (index_t i = 0; i < w.padded.w.size(); ++i)
           inner.at.push_back((w.first + t * w.padded.w.size() + i) * a.row_bytes());

@@ -123,13 +123,15 @@ TEST_CASE("neighbours at any distance in every layout: values, bytes and adjoint
           [&](const team_type& team, flight_record& record) {
             std::size_t k = static_cast<std::size_t>(team.index());
             for (std::size_t l = 0; l < count; ++l)
-              for (const auto& [offset, cut] : {std::pair<index_t, bool>{1, false},
-                                                {1, true},
-                                                {-1, false},
-                                                {-2, true},
-                                                {5, false},
-                                                {0, true},
-                                                {40, false}}) {
+              for (const auto& turn_of : {std::pair<index_t, bool>{1, false},
+                                          {1, true},
+                                          {-1, false},
+                                          {-2, true},
+                                          {5, false},
+                                          {0, true},
+                                          {40, false}}) {
+                const index_t offset = turn_of.first;
+                const bool cut = turn_of.second;
                 const any_layout& layout = every.all()[l];
                 const std::vector<index_t> bounds = cut ? packed : std::vector<index_t>{};
                 const std::string name = layout.name() + ", offset " + std::to_string(offset);

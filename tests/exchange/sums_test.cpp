@@ -153,6 +153,7 @@ TEST_CASE("a rank without a valid token takes part, and no valid token at all gi
   const mean_result empty = mean_of<float>({{invalid}, {}, {invalid, invalid}, {}});
   CHECK(empty.value.value == 0);
   CHECK(empty.value.count == 0);
+  CHECK(empty.value.weight() == 0);
   CHECK(empty.gradient == ranks_values{{0}, {}, {0, 0}, {}});
 }
 

@@ -64,7 +64,7 @@ inline spots dense_spots(index_t rows, const arrangement& a) {
 /// Bytes that no row has are 0xCD before and after.
 class checked_buffer {
  public:
-  checked_buffer(const spots& s, const arrangement& a) : s_(s), a_(a) {
+  checked_buffer(const spots& s, const arrangement& a) : a_(a) {
     data_.assign(static_cast<std::size_t>(s.bytes / 8 + 1), 0);
     std::memset(data_.data(), 0xCD, data_.size() * 8);
   }
@@ -91,7 +91,6 @@ class checked_buffer {
   }
 
  private:
-  const spots& s_;
   const arrangement& a_;
   std::vector<double> data_;
 };
@@ -170,8 +169,10 @@ std::string broken(int ranks, const arrangement& a, const rows_of_ranks& owned, 
     });
     if (!in_place && !din.untouched_beside(own)) fail("adjoint wrote beside its rows");
   };
+  threads::options world{.ranks = ranks};
+  world.adversary = static_cast<std::uint64_t>(a.batch + 2 * a.columns + 6 * a.dim);  // late and out of order
   try {
-    run_ranks(ranks, body);
+    run_ranks(world, body);
   } catch (const std::exception& e) {
     return e.what();
   }

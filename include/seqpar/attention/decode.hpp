@@ -3,8 +3,8 @@
 #pragma once
 
 #include <seqpar/attention/decode_arguments.hpp>
+#include <seqpar/attention/decode_pass.hpp>
 #include <seqpar/attention/decode_tables.hpp>
-#include <seqpar/attention/merge_tree.hpp>
 #include <seqpar/attention/plan.hpp>
 #include <seqpar/mask/causal.hpp>
 
@@ -21,9 +21,11 @@ inline namespace v0_1 {
 ///
 /// prepare once; advance when the cache has grown (once a step, for all layers); forward as often as wanted.
 /// Memory: tables for cache_rows and `queries`, exchange equal on all ranks. advance, append and forward allocate
-/// nothing. Bytes: a partial is batch·queries·heads·(value_dim + 1) floats; see bytes_sent. No keys travel.
-/// Fails: as attention_plan; a cache with more rows than cache_rows is refused by append, advance and so by forward.
-/// Source: flash-decoding, Helix parallelism, tree attention.
+/// nothing. Bytes: a partial is batch·queries·heads·(value_dim + 1) floats and a stamp of 8 bytes; see bytes_sent. No
+/// keys travel.
+/// Fails: as attention_plan; forward returns ranks_disagree where partials meet whose stamps say that ranks gave
+/// advance other caches, queries or masks; a cache with more rows than cache_rows is refused by append, advance and so
+/// by forward. Source: flash-decoding, Helix parallelism, tree attention.
 template <element T, attention_mask Mask, transport Transport, block_kernel Kernel = host_fast, element Out = T>
 class decode_plan {
  public:
@@ -79,6 +81,7 @@ class decode_plan {
     intervals_ = tables_.write_queries(at, tokens, [&](index_t q) { return try_key_intervals(*now_, q); });
     tables_.write_keys(cache, ring());
     tables_.write_ranges(intervals_);
+    stamp_ = stamp_of(cache);
     advanced_ = true;
     return {};
   }
@@ -129,13 +132,7 @@ class decode_plan {
     if (!buffers.outcome().ok()) return fail(buffers.outcome());
     if (n.batch * q == 0) return {};
 
-    arrays m = walk_arrays(given);
-    attend(a, m);
-    if (!own_.empty())
-      if (status s = merge_along_ring(m, exec); !s.ok()) return s;
-    if (status s = hand_round(m, exec); !s.ok()) return s;
-    for (int u = 0; u < team_.all_to_all_size(); ++u) store(a, heads_of(u), u == part() ? m.mine : slot(m, u));
-    return {};
+    return detail::decode_pass<decode_plan, Exec>(*this, given, exec).run(a);
   }
 
   /// Used by try_plan_decode.
@@ -160,155 +157,43 @@ class decode_plan {
     scale_ = options_.scale.value_or(1.f / std::sqrt(static_cast<float>(index_t{n.head_dim})));
     carver tables, scratch, exchange;
     walk_tables(tables);
-    walk_arrays(scratch, exchange);
+    detail::decode_arrays::take(scratch, exchange, *this);
     sizes_ = {.tables = tables.bytes(), .scratch = scratch.bytes(), .exchange = exchange.bytes()};
     state();
     return {};
   }
 
  private:
+  friend struct detail::decode_arrays;
+  template <class Plan, class Exec>
+  friend struct detail::decode_pass;
+  using value_type = T;
+  using out_type = Out;
   using bound_mask = decltype(bound(std::declval<const Mask&>(), index_t{}, index_t{}));
   static constexpr index_t most_position = std::numeric_limits<std::int32_t>::max() - 1;
 
-  /// Partials: out [batch][queries][heads][value_dim], behind it lse [batch][heads][queries]; one message each.
-  struct arrays {
-    float *mine, *other, *slots;
-    std::byte* workspace;
-  };
   int ring() const { return team_.ring_of(team_.index()); }
   int part() const { return team_.all_to_all_of(team_.index()); }
   merge_tree tree() const { return {team_.ring_size(), ring()}; }
   interval heads_of(int u) const { return detail::share(shape_.heads, team_.all_to_all_size(), u); }
+  index_t workspace_bytes() const { return Kernel::workspace_bytes(shape_.head_dim, shape_.attention().v_dim()); }
   index_t partial_floats(index_t queries, interval heads) const {
-    return shape_.batch * queries * heads.size() * (shape_.attention().v_dim() + 1);
-  }
-  rows_view<float> out_of(float* partial, interval heads) const {
-    return dense_view(partial, {shape_.batch, tables_.query_count(), heads.size(), shape_.attention().v_dim()});
-  }
-  heads_view<float> lse_of(float* partial, interval heads) const {
-    return dense_heads(partial + out_of(partial, heads).elements(),
-                       {shape_.batch, heads.size(), tables_.query_count()});
+    const index_t numbers = shape_.batch * queries * heads.size() * (shape_.attention().v_dim() + 1);
+    return numbers > 0 ? numbers + detail::stamp_floats : 0;
   }
   detail::decode_tables walk_tables(carver& c) const {
     return detail::decode_tables::take(c, shape_.queries, shape_.cache_rows, Kernel::query_tile_rows,
                                        Kernel::key_tile_rows);
   }
-  arrays walk_arrays(carver& scratch, carver& exchange) const {
-    const index_t most = partial_floats(shape_.queries, heads_of(0)), parts = team_.all_to_all_size();
-    arrays m{};
-    m.mine = exchange.take<float>(most);
-    m.other = exchange.take<float>(team_.ring_size() > 1 ? most : 0);
-    m.slots = exchange.take<float>((parts - 1) * most);
-    m.workspace = scratch.take<std::byte>(Kernel::workspace_bytes(shape_.head_dim, shape_.attention().v_dim()));
-    return m;
+  /// What advance was given, as it behaves: the layout's rows, the queries and the keys that they see.
+  template <class L>
+  std::uint64_t stamp_of(const L& cache) const {
+    std::uint64_t h = detail::statement::mix(13, detail::statement::hash_of_layout(cache));
+    const query_table q = tables_.queries();
+    for (const auto& list : {q.position, q.lo0, q.hi0, q.lo1, q.hi1})
+      for (std::int32_t x : list) h = detail::statement::mix(h, x);
+    return h;
   }
-  arrays walk_arrays(const seqpar::memory& given) const {
-    carver scratch(given.scratch), exchange(given.exchange);
-    return walk_arrays(scratch, exchange);
-  }
-  /// Where the result of another part of the heads lands.
-  float* slot(const arrays& m, int u) const {
-    return m.slots + (u < part() ? u : u - 1) * partial_floats(shape_.queries, heads_of(0));
-  }
-
-  /// This rank's partial. A kernel is not asked about nothing: what it would leave is known.
-  void attend(const forward_type& a, const arrays& m) const {
-    if (own_.empty()) return;
-    const rows_view<float> out = out_of(m.mine, own_);
-    const heads_view<float> lse = lse_of(m.mine, own_);
-    if (tables_.nothing_to_see()) {
-      std::fill_n(out.pointer, out.elements(), 0.f);
-      std::fill_n(lse.pointer, shape_.batch * own_.size() * tables_.query_count(),
-                  -std::numeric_limits<float>::infinity());
-      return;
-    }
-    const interval filled{0, tables_.key_count()}, kv{0, own_kv_.size()};
-    const kv_segment<T> keys{
-        detail::part_of(a.k, filled, kv), detail::part_of(a.v, filled, kv), tables_.keys(), {}, {}};
-    forward_call<T, float> call;
-    call.q = detail::part_of(a.q, {0, tables_.query_count()}, own_);
-    call.queries = tables_.queries();
-    call.segments = {&keys, 1};
-    call.heads = {own_.lo, own_kv_.lo, shape_.attention().heads_per_kv()};
-    call.scale = scale_;
-    call.out = out;
-    call.lse = lse;
-    call.workspace = m.workspace;
-    if constexpr (interval_mask<bound_mask>) {
-      kernel_.forward(call, by_intervals{});
-    } else if constexpr (detail::may_have_intervals<bound_mask>) {
-      if (intervals_)
-        kernel_.forward(call, by_intervals{});
-      else
-        kernel_.forward(call, *now_);
-    } else {
-      kernel_.forward(call, *now_);
-    }
-  }
-
-  /// Launches what post(group) adds and waits for it.
-  template <class Post, class Exec>
-  status carry(message_label label, Post&& post, Exec exec) const {
-    group_.clear();
-    group_.label(label);
-    post(group_);
-    if (status s = team_.transport().launch(group_, exec); !s.ok()) return s;
-    return team_.transport().wait(group_, exec);
-  }
-  template <class Exec>
-  status merge_along_ring(arrays& m, Exec exec) const {
-    const index_t bytes = partial_floats(tables_.query_count(), own_) * static_cast<index_t>(sizeof(float));
-    const detail::axis_view<mesh<Transport>> along{team_, axis::ring, ring(), part()};
-    const merge_tree way = tree();
-    const status s = way.run(
-        [&](int peer, bool send, bool receive, index_t number) {
-          return carry(
-              {"decode partials", number},
-              [&](auto& g) {
-                if (send) g.send(dense_block(m.mine, bytes), along.rank_of(peer));
-                if (receive) g.recv(dense_block(m.other, bytes), along.rank_of(peer));
-              },
-              exec);
-        },
-        [&](bool mine_first) {
-          if (!mine_first) std::swap(m.mine, m.other);
-          merge(out_of(m.mine, own_), lse_of(m.mine, own_), rows_view<const float>(out_of(m.other, own_)),
-                heads_view<const float>(lse_of(m.other, own_)));
-        });
-    if (way.outside()) std::swap(m.mine, m.other);
-    return s;
-  }
-  template <class Exec>
-  status hand_round(const arrays& m, Exec exec) const {
-    if (team_.all_to_all_size() == 1) return {};
-    const detail::axis_view<mesh<Transport>> along{team_, axis::all_to_all, ring(), part()};
-    return carry(
-        {"decode heads", 0},
-        [&](auto& g) {
-          for (int u = 0; u < team_.all_to_all_size(); ++u) {
-            if (u == part()) continue;
-            const index_t there = partial_floats(tables_.query_count(), heads_of(u));
-            const index_t here = partial_floats(tables_.query_count(), own_);
-            if (here > 0) g.send(dense_block(m.mine, here * 4), along.rank_of(u));
-            if (there > 0) g.recv(dense_block(slot(m, u), there * 4), along.rank_of(u));
-          }
-        },
-        exec);
-  }
-  void store(const forward_type& a, interval heads, float* partial) const {
-    if (heads.empty()) return;
-    const rows_view<float> from = out_of(partial, heads);
-    const heads_view<float> lse = lse_of(partial, heads);
-    for (index_t b = 0; b < shape_.batch; ++b)
-      for (index_t t = 0; t < from.tokens(); ++t)
-        for (index_t h = 0; h < heads.size(); ++h) {
-          const float* x = from.row(b, t, h);
-          Out* y = a.out.row(b, t, heads.lo + h);
-          for (index_t d = 0; d < from.dim(); ++d) y[d] = Out(x[d]);
-          if (a.lse.pointer) a.lse.at(b, heads.lo + h, t) = lse.at(b, h, t);
-        }
-  }
-
   template <class L>
   status check_cache(const L& cache) const {
     if (const char* wrong = problem_of(cache)) return {errc::invalid_argument, wrong};
@@ -368,6 +253,7 @@ class decode_plan {
   detail::decode_tables tables_;
   detail::statement said_{"plan_decode"};
   memory_sizes sizes_;
+  std::uint64_t stamp_ = 0;
   float scale_ = 1;
   void* tables_at_ = nullptr;
   bool prepared_ = false, advanced_ = false, intervals_ = true;

@@ -69,7 +69,7 @@ class all_reduce {
     if (convention_ == gradient::sum) return forward(d_out, d_in, given, exec);
     if (!fits(d_out.size()) || !fits(d_in.size()))
       return fail({errc::invalid_argument, "all_reduce: in or out has other elements than were planned"});
-    std::copy(d_out.begin(), d_out.end(), d_in.begin());
+    for (std::size_t e = 0; e < d_in.size(); ++e) d_in[e] = d_out[e];  // which may be one
     return {};
   }
   /// Tells the peers that this rank does not come.

@@ -253,14 +253,6 @@ result<two_stage_exchange<Transport>> try_plan_two_stage(const mesh<Transport>& 
   for_each_source(team.index(), [&](const assembly::part& p, run rows, index_t place) {
     if (p.item < 0) text.push_back({rows, place, 1});
   });
-  std::vector<bool> used(static_cast<std::size_t>(sequence.item_count()), false);
-  bool once = true;
-  for (const assembly::part& p : sequence.parts())
-    if (p.item >= 0) {
-      once = once && !used[static_cast<std::size_t>(p.item)];
-      used[static_cast<std::size_t>(p.item)] = true;
-    }
-
   detail::statement said(where);
   std::uint64_t h = 9;
   for (const assembly::part& p : sequence.parts())
@@ -272,7 +264,7 @@ result<two_stage_exchange<Transport>> try_plan_two_stage(const mesh<Transport>& 
     for (index_t v : {index_t{encoders.place_of(i).rank}, encoders.place_of(i).local}) h = detail::statement::mix(h, v);
   said.add("the deal of items", static_cast<index_t>(h >> 1));
   said.add("the layout", detail::statement::hash_of_layout(layout));
-  auto moves = detail::make_exchange(team, holds, wants, options, std::move(said), once);
+  auto moves = detail::make_exchange(team, holds, wants, options, std::move(said), false);
   if (!moves) return moves.failure();
   return two_stage_exchange<Transport>(team, std::move(moves.value()), std::move(text), sequence.text_rows(),
                                        layout.count_of(team.index()), options);

@@ -22,7 +22,7 @@ enum class border {
 };
 
 /// A window of this rank: what it holds and where.
-struct window {
+struct placed_window {
   box padded;         ///< all of it, in frames, lines and pixels; outside of the sequence for zero and edge
   box inside;         ///< its part inside the sequence
   box own;            ///< halos: the rows that this rank owns, around which the window lies
@@ -152,7 +152,7 @@ class window_exchange : public exchange<Transport> {
   using base = exchange<Transport>;
 
  public:
-  window_exchange(base moved, std::vector<window> windows, std::vector<run> blank, detail::buffer_places owned,
+  window_exchange(base moved, std::vector<placed_window> windows, std::vector<run> blank, detail::buffer_places owned,
                   detail::buffer_places padded, std::array<index_t, 3> owned_shape, const exchange_options& options)
       : base(std::move(moved)),
         windows_(std::move(windows)),
@@ -164,8 +164,8 @@ class window_exchange : public exchange<Transport> {
         columns_(options.columns),
         column_bytes_(options.row_bytes / options.columns) {}
 
-  const std::vector<window>& windows() const { return windows_; }  ///< 1-D: one a run of the layout; grids: one
-  const std::vector<run>& blank_rows() const { return blank_; }    ///< rows of memory that are filled with zeros
+  const std::vector<placed_window>& windows() const { return windows_; }  ///< 1-D: one a run of the layout; grids: one
+  const std::vector<run>& blank_rows() const { return blank_; }           ///< rows of memory that are filled with zeros
   index_t owned_bytes() const { return batch_ * owned_.all.batch_stride; }    ///< that `in` takes
   index_t padded_bytes() const { return batch_ * padded_.all.batch_stride; }  ///< that `out` takes
 
@@ -239,7 +239,7 @@ class window_exchange : public exchange<Transport> {
     return row_buffer(v.pointer, unit, v.stride[0], v.stride[4]);
   }
 
-  std::vector<window> windows_;
+  std::vector<placed_window> windows_;
   std::vector<run> blank_;
   detail::buffer_places owned_, padded_;
   std::array<index_t, 3> owned_shape_;

@@ -106,7 +106,7 @@ result<window_exchange<Transport>> plan_boxes(const char* where, const mesh<Tran
   said.add("the pitch", format.pitch);
   said.add("the placement", static_cast<index_t>(options.placement));
 
-  std::vector<window> windows;
+  std::vector<placed_window> windows;
   for (std::size_t i = 0; i < mine.padded.size(); ++i) {
     const box& p = mine.padded[i];
     windows.push_back({p, p.inside(shape.all()), halo ? mine.own[i] : box{}, padded.first[i]});
