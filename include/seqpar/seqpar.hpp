@@ -47,6 +47,7 @@
 #include <seqpar/transport/threads.hpp>
 #include <seqpar/transport/traced.hpp>
 
+#include <seqpar/space/block.hpp>
 #include <seqpar/space/copy.hpp>
 
 #include <seqpar/communicator/mesh.hpp>

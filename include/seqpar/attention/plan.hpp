@@ -87,6 +87,7 @@ class attention_plan {
   }
   template <sequence_layout QLayout, sequence_layout KvLayout>
   failure try_update(const QLayout& q, const KvLayout& kv, const Mask& mask, const seqpar::memory& given) {
+    if (!prepared_) return error(errc::not_prepared, "attention_plan::update: call prepare first");
     if (status s = check_memory(given, sizes_); !s.ok()) return error(s);
     const index_t cap = options_.capacity.tokens_per_rank;
     for (int m = 0; cap > 0 && m < team_.size(); ++m)

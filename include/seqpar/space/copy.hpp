@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include <seqpar/transport/concept.hpp>
+#include <seqpar/space/block.hpp>
 #include <seqpar/types.hpp>
 
 namespace seqpar {

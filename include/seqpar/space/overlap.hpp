@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <seqpar/transport/concept.hpp>
+#include <seqpar/space/block.hpp>
 #include <seqpar/types.hpp>
 
 namespace seqpar {
