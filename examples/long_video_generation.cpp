@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A training step of long-video generation by teacher forcing, forward and backward, equal to one rank:
 // frames -> causal encoder -> clean and noisy latents -> attention layers -> loss on noisy tokens -> all gradients.
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
-#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <seqpar/seqpar.hpp>
 
-#include "support/arguments.hpp"
 #include "support/causal_conv.hpp"
+#include "support/compare.hpp"
+#include "support/generation_report.hpp"
 #include "support/layer.hpp"
-#include "support/patches.hpp"
-#include "support/svg.hpp"
-#include "support/table.hpp"
-#include "support/wanted.hpp"
-#include "support/y4m.hpp"
+#include "support/program.hpp"
 
 namespace {
 
@@ -25,7 +22,8 @@ using demo::at, demo::numbers;
 
 constexpr index_t width = 32, taps = 3, block_frames = 2, row_bytes = width * index_t{sizeof(float)};
 constexpr demo::layer_shape shape{.width = width, .heads = 4, .kv_heads = 2, .head_dim = 8};
-constexpr attention_shape heads{.batch = 1, .heads = 4, .kv_heads = 2, .head_dim = 8};
+constexpr attention_shape heads{
+    .batch = 1, .heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim};
 constexpr float signal = .8f, noise = .6f;
 /// fp32 sums in another order: |x − one rank's x| ≤ tolerance·max|one rank's x|, for each tensor.
 constexpr double tolerance = 2e-5;
@@ -34,8 +32,7 @@ struct outcome {
   mean loss;
   numbers out;                        ///< [tokens][width], in global order: [clean ; noisy]
   std::vector<numbers> gradients;     ///< of each group of weights, summed over ranks
-  std::vector<index_t> loss_tokens;   ///< of each rank
-  std::vector<index_t> frames, halo;  ///< each rank encodes, and takes from other ranks for each convolution
+  std::vector<demo::rank_work> work;  ///< of each rank
 };
 
 template <class Plan>
@@ -57,17 +54,18 @@ void train(const threads::transport& world, const demo::patches& clip, const pai
   auto halo = plan_halo(team, by_time, {.before = taps - 1, .border = border::edge, .unit = frame},
                         {.row_bytes = row_bytes, .placement = placement::in_place});
   auto deal = plan_reshard(team, by_time, layout.inner, {.row_bytes = row_bytes});
-  auto attention = plan_attention<float>(
-      team, layout, teacher_forcing{.clean = n, .block = block_frames * frame}, heads, {.passes = forward_backward});
+  auto attention = plan_attention<float>(team, layout, teacher_forcing{.clean = n, .block = block_frames * frame},
+                                         heads, {.passes = forward_backward});
   auto token_loss = plan_token_mean(team);
   const host_memory halo_memory = prepared(halo), deal_memory = prepared(deal), attention_memory = prepared(attention),
                     loss_memory = prepared(token_loss);
 
-  std::vector<index_t> time(at(rows));
-  positions_of(layout, me, std::span(time));  // the same for both copies of a token
+  std::vector<index_t> positions(at(rows));
+  positions_of(layout, me, std::span(positions));  // the same for both copies of a token
   demo::linear embed(clip.features, width, 1), head(width, width, 30);
   demo::causal_conv conv1(halo, halo_memory, taps, frame, width, 2), conv2(halo, halo_memory, taps, frame, width, 3);
-  demo::layer layer1(shape, attention, attention_memory, time, 10), layer2(shape, attention, attention_memory, time, 20);
+  demo::layer layer1(shape, attention, attention_memory, positions, 10),
+      layer2(shape, attention, attention_memory, positions, 20);
 
   numbers mine;  // the patches of my frames
   for (index_t i = 0; i < by_time.count_of(me); ++i) {
@@ -79,7 +77,7 @@ void train(const threads::transport& world, const demo::patches& clip, const pai
   numbers tokens(at(rows * width)), added(at(half));
   check(deal.forward(latents.data(), tokens.data(), deal_memory, on_host{}));
   for (index_t e = 0; e < half; ++e) {  // noise belongs to the token, wherever it lies
-    added[at(e)] = demo::uniform(7, time[at(e / width)] * width + e % width);
+    added[at(e)] = demo::uniform(7, positions[at(e / width)] * width + e % width);
     tokens[at(half + e)] = signal * tokens[at(e)] + noise * added[at(e)];
   }
   const numbers out = head.forward(layer2.forward(layer1.forward(tokens)));
@@ -99,7 +97,7 @@ void train(const threads::transport& world, const demo::patches& clip, const pai
   const numbers dtokens = layer1.backward(layer2.backward(head.backward(dout)));
   numbers dclean(at(half)), dlatents(latents.size());
   for (index_t e = 0; e < half; ++e) dclean[at(e)] = dtokens[at(e)] + signal * dtokens[at(half + e)];
-  check(deal.adjoint<float>(dclean.data(), dlatents.data(), deal_memory, on_host{}));
+  check(deal.template adjoint<float>(dclean.data(), dlatents.data(), deal_memory, on_host{}));
   embed.backward(conv1.backward(conv2.backward(dlatents)));
 
   const numbers shares[] = {embed.gradient(),   conv1.gradient(),   conv2.gradient(),
@@ -109,11 +107,65 @@ void train(const threads::transport& world, const demo::patches& clip, const pai
     auto sum = plan_all_reduce<float>(team, static_cast<index_t>(g.size()));
     check(sum.forward(std::span<const float>(g), std::span(g), prepared(sum), on_host{}));
   }
-  for (index_t e = 0; e < rows * width; ++e) all.out[at(layout.global_of(me, e / width) * width + e % width)] = out[at(e)];
-  for (index_t i = 0; i < rows; ++i) all.loss_tokens[at(me)] += noisy(i);
+  for (index_t e = 0; e < rows * width; ++e)
+    all.out[at(layout.global_of(me, e / width) * width + e % width)] = out[at(e)];
+  for (index_t i = 0; i < rows; ++i) all.work[at(me)].loss_tokens += noisy(i);
   for (const placed_window& w : halo.windows()) {
-    all.frames[at(me)] += w.own.t.size();
-    all.halo[at(me)] += w.inside.t.size() - w.own.t.size();
+    all.work[at(me)].frames += w.own.t.size();
+    all.work[at(me)].halo += w.inside.t.size() - w.own.t.size();
   }
   if (me == 0) all.loss = loss, all.gradients = gradients;
+}
+
+template <class Inner>
+outcome run(const demo::patches& clip, const paired<Inner>& layout) {
+  outcome all{.loss = {},
+              .out = numbers(at(layout.token_count() * width)),
+              .gradients = {},
+              .work = std::vector<demo::rank_work>(at(layout.rank_count()))};
+  run_ranks(layout.rank_count(), [&](threads::transport world) { train(world, clip, layout, all); });
+  return all;
+}
+
+template <class Inner>
+bool compare(demo::generation_report& report, const std::string& name, const demo::patches& clip,
+             const paired<Inner>& layout, const outcome& one) {
+  const outcome many = run(clip, layout);
+  demo::comparison loss(tolerance), out(tolerance), gradients(tolerance);
+  loss.see("loss", {static_cast<float>(many.loss.value)}, {static_cast<float>(one.loss.value)});
+  out.see("outputs", many.out, one.out);
+  for (std::size_t g = 0; g < one.gradients.size(); ++g)
+    gradients.see("weights " + std::to_string(g), many.gradients[g], one.gradients[g]);
+  return report.add(name, clip, layout, block_frames, many.work, many.loss, {loss, out, gradients});
+}
+
+/// A clip of N frames, then one of half as many again, whose blocks may not divide by the pieces of zigzag.
+int run_example(const demo::arguments& arguments) {
+  demo::generation_report report;
+  bool good = true;
+  int shown = 0;
+  for (int most : {arguments.frames, arguments.frames + arguments.frames / 2}) {
+    const demo::video video =
+        arguments.video.empty() ? demo::moving_scene(64, 32, most) : demo::read_y4m_file(arguments.video, most);
+    const demo::patches clip = demo::cut_patches(video, std::max(2, std::min(video.height, video.width / 8) / 2 * 2));
+    if (clip.frames == shown) break;
+    const index_t n = clip.tokens(), block = block_frames * clip.tokens_per_frame();
+    const outcome one = run(clip, paired{contiguous{.tokens = n, .ranks = 1, .granule = block}});
+    const paired by_time{contiguous{.tokens = n, .ranks = arguments.ranks, .granule = block}};
+    const paired balanced{zigzag{.tokens = n, .ranks = arguments.ranks, .granule = block}};
+    good = compare(report, "paired contiguous", clip, by_time, one) && good;
+    good = compare(report, "paired zigzag", clip, balanced, one) && good;
+    if (shown == 0) report.draw(arguments.out + "/long_video_generation.svg", clip, balanced, block_frames);
+    shown = clip.frames;
+  }
+  report.print(tolerance);
+  std::printf(good ? "Loss, outputs and all gradients equal one rank.\n" : "Something DIFFERS from one rank.\n");
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return demo::program(argc, argv, "long_video_generation: a training step over ranks, checked against one rank",
+                       {.video = {}, .ranks = 4, .frames = 16}, run_example);
 }

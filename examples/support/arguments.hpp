@@ -31,9 +31,8 @@ inline constexpr const char* usage =
     "  --out DIR      where the pictures go (default: the current folder)\n"
     "  --help         this text\n";
 
-/// Reads `--name value` and `--name=value`. Throws bad_arguments.
-inline arguments parse_arguments(int argc, const char* const* argv) {
-  arguments a;
+/// Reads `--name value` and `--name=value`; `a` has the defaults. Throws bad_arguments.
+inline arguments parse_arguments(int argc, const char* const* argv, arguments a = {}) {
   const auto number = [](std::string_view name, std::string_view text, int most) {
     int n = 0;
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), n);

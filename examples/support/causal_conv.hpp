@@ -47,8 +47,7 @@ class causal_conv {
     each_tap(dy.size(), [&](std::size_t row, std::size_t from) {
       for (std::size_t c = 0; c < at(width_); ++c) dpadded[from + c] += dseen[row + c];
     });
-    seqpar::check(
-        halo_.template adjoint<float>(dpadded.data(), dpadded.data(), memory_, seqpar::on_host{}));
+    seqpar::check(halo_.template adjoint<float>(dpadded.data(), dpadded.data(), memory_, seqpar::on_host{}));
     return {dpadded.end() - size_of(dy), dpadded.end()};
   }
   const numbers& gradient() const { return weights_.gradient(); }

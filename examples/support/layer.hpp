@@ -113,6 +113,7 @@ inline void rotate(numbers& x, std::span<const index_t> positions, index_t heads
 
 struct layer_shape {
   index_t width, heads, kv_heads, head_dim;
+  index_t joint = 0;  ///< the first rows are the plan's joint tokens, in front of the dealt ones; forward only
 };
 
 /// x + W_o·attention(rope(W_q·norm(x)), rope(W_k·norm(x)), W_v·norm(x)), with attention over all ranks by `plan`.
@@ -141,10 +142,21 @@ class layer {
     out_.assign(query_.size(), 0);
     lse_.assign(positions_.size() * at(n_.heads), 0);
     seqpar::check(
-        plan_.forward({.q = wide(query_), .k = narrow(key_), .v = narrow(value_), .out = wide(out_), .lse = lse()},
+        plan_.forward({.q = wide(query_),
+                       .k = narrow(key_),
+                       .v = narrow(value_),
+                       .out = wide(out_),
+                       .lse = lse(),
+                       .joint = {.q = joint(query_, n_.heads),
+                                 .k = joint(key_, n_.kv_heads),
+                                 .v = joint(value_, n_.kv_heads),
+                                 .out = joint(out_, n_.heads),
+                                 .lse = seqpar::dense_heads(lse_.data() + rows() * n_.heads, {1, n_.heads, n_.joint})}},
                       memory_, seqpar::on_host{}));
     return sum(x, o_.forward(out_));
   }
+  /// Where the rows of the coming runs stand.
+  void move_to(std::span<const index_t> positions) { positions_.assign(positions.begin(), positions.end()); }
   /// dx; the weights' gradients are added up inside.
   numbers backward(const numbers& dy) {
     numbers dout = o_.backward(dy), dq(query_.size()), dk(key_.size()), dv(value_.size());
@@ -174,12 +186,14 @@ class layer {
     for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
     return a;
   }
-  index_t rows() const { return static_cast<index_t>(positions_.size()); }
-  seqpar::rows_view<float> wide(numbers& x) const {
-    return seqpar::dense_view(x.data(), {1, rows(), n_.heads, n_.head_dim});
+  index_t rows() const { return static_cast<index_t>(positions_.size()) - n_.joint; }  // dealt ones
+  seqpar::rows_view<float> dealt(numbers& x, index_t heads) const {
+    return seqpar::dense_view(x.data() + n_.joint * heads * n_.head_dim, {1, rows(), heads, n_.head_dim});
   }
-  seqpar::rows_view<float> narrow(numbers& x) const {
-    return seqpar::dense_view(x.data(), {1, rows(), n_.kv_heads, n_.head_dim});
+  seqpar::rows_view<float> wide(numbers& x) const { return dealt(x, n_.heads); }
+  seqpar::rows_view<float> narrow(numbers& x) const { return dealt(x, n_.kv_heads); }
+  seqpar::rows_view<float> joint(numbers& x, index_t heads) const {
+    return seqpar::dense_view(x.data(), {1, n_.joint, heads, n_.head_dim});
   }
   seqpar::heads_view<float> lse() { return seqpar::dense_heads(lse_.data(), {1, n_.heads, rows()}); }
 

@@ -15,7 +15,7 @@ namespace demo {
 inline std::string count_text(std::int64_t n) {
   std::string digits = std::to_string(n);
   for (int at = static_cast<int>(digits.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3)
-    digits.insert(static_cast<std::size_t>(at), " ");
+    digits.insert(static_cast<std::size_t>(at), 1, ' ');
   return digits;
 }
 

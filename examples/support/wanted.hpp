@@ -63,10 +63,10 @@ std::vector<member_work> count_work(const Layout& layout, const Mask& mask, cons
     index_t group_rows = 0;
     for (int o = 0; o < P; ++o)
       if (o != m && ring_of(o) == ring_of(m)) group_rows += layout.count_of(o);
-    const index_t numbers = group_rows * (heads_of(m).size() * D + 2 * kv_heads_of(m) * D)  // heads in
-                            + w.tokens * (n.heads - heads_of(m).size()) * (D + 1)           // out and lse back
-                            + remote * kv_heads_of(m) * 2 * D;                              // keys of the rounds
-    w.wanted_bytes = numbers * 4 * n.batch;
+    const index_t elements = group_rows * (heads_of(m).size() * D + 2 * kv_heads_of(m) * D)  // heads in
+                             + w.tokens * (n.heads - heads_of(m).size()) * (D + 1)           // out and lse back
+                             + remote * kv_heads_of(m) * 2 * D;                              // keys of the rounds
+    w.wanted_bytes = elements * 4 * n.batch;
   }
   return work;
 }

@@ -30,6 +30,25 @@ struct rows_view {
   constexpr operator rows_view<const T>() const requires(!std::is_const_v<T>) { return {pointer, shape, stride}; }
 };
 
+/// A view of foreign memory: from a pointer and strides in elements, or from anything like a 4-dimensional mdspan.
+template <class T, class Pointer>
+constexpr rows_view<T> view_of(Pointer* pointer, std::array<index_t, 4> shape, std::array<index_t, 4> stride) {
+  return {static_cast<T*>(pointer), shape, stride};
+}
+template <class Span>
+requires requires(const Span& s) {
+  s.data_handle(), s.extent(0), s.stride(0);
+}
+constexpr auto view_of(const Span& s) {
+  rows_view<std::remove_pointer_t<decltype(s.data_handle())>> v;
+  v.pointer = s.data_handle();
+  for (std::size_t i = 0; i < 4; ++i) {
+    v.shape[i] = static_cast<index_t>(s.extent(i));
+    v.stride[i] = static_cast<index_t>(s.stride(i));
+  }
+  return v;
+}
+
 /// Row-major [batch, tokens, heads, dim].
 template <class T>
 constexpr rows_view<T> dense_view(T* pointer, std::array<index_t, 4> shape) {

@@ -97,6 +97,8 @@ class buffer_checks {
   void add(const placed_array& a, bool written) {
     if (!a.has_bytes()) return;
     if (a.array.pointer == nullptr) return fail({errc::invalid_argument, "attention: a tensor with elements is null"});
+    if (written && !one_place_each(a))
+      return fail({errc::overlapping_buffers, "attention: the strides of an output give two elements one place"});
     for (int i = 0; i < count_; ++i)
       if ((written || written_[i]) && may_share(a, seen_[i]))
         return fail({errc::overlapping_buffers, "attention: an output or work memory overlaps another buffer"});

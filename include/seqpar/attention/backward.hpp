@@ -142,20 +142,19 @@ struct backward_pass : pass_base<Plan, Exec> {
   /// One round: gradients of its keys are computed here and sent on their way home.
   status round(const backward_arguments<T, Out, Grad>& a, std::ptrdiff_t i) {
     if (i < 0) {
-      compute(a, i, own, views(m.joint, n.joint_kv, s.own.kv_heads));
-      return {};
+      return compute(a, i, own, views(m.joint, n.joint_kv, s.own.kv_heads));
     }
     const ring_round& r = at(i);
     const kv_views grads = views(m.round[direct() && m.round[1].k ? i % 2 : 0], r.rows(), s.own.kv_heads);
     if (r.rows() > 0) {
       clear(grads);
-      compute(a, i, grads, {});
+      if (status st = compute(a, i, grads, {}); !st.ok()) return st;
     }
     return direct() ? send_home(i, grads) : pass_sums(i, grads);
   }
 
-  void compute(const backward_arguments<T, Out, Grad>& a, std::ptrdiff_t i, const kv_views& grads,
-               const kv_views& joint) {
+  status compute(const backward_arguments<T, Out, Grad>& a, std::ptrdiff_t i, const kv_views& grads,
+                 const kv_views& joint) {
     for (std::size_t p = 0; p < 2; ++p) {
       auto keys = this->segments(m.in, home, p, i);
       keys.list[0].dk = grads.first;
@@ -173,8 +172,11 @@ struct backward_pass : pass_base<Plan, Exec> {
       call.delta = p == 0 ? delta : joint_delta;
       call.dq = dq_view(p);
       call.workspace = m.workspace;
-      if (call.q.elements() > 0) this->with_mask([&](const auto& mask) { plan.kernel_.backward(call, mask); });
+      if (call.q.elements() == 0) continue;
+      if (status st = this->compute_with_mask([&](const auto& mask) { plan.kernel_.backward(call, mask); }); !st.ok())
+        return st;
     }
+    return {};
   }
 
   /// direct: the round's gradients go straight to the owner, mine come back, and are added one round later.

@@ -45,9 +45,16 @@ class decode_plan {
   /// Collective: compares what the ranks gave, reserves what runs post. Throws error.
   template <class Exec>
   void prepare(const seqpar::memory& given, Exec exec) {
-    if (status s = check_memory(given, sizes_); !s.ok()) raise(error(s));
+    if (failure f = try_prepare(given, exec)) raise(*f);
+  }
+  template <class Exec>
+  failure try_prepare(const seqpar::memory& given, Exec exec) {
+    if (status s = check_memory(given, sizes_); !s.ok()) {
+      team_.transport().abort(s);
+      return error(s);
+    }
     if (options_.check == agreement::checked)
-      if (failure f = detail::agree(team_, said_, exec)) raise(*f);
+      if (failure f = detail::agree(team_, said_, exec)) return f;
     carver c(given.tables);
     tables_ = walk_tables(c);
     tables_at_ = given.tables.pointer;
@@ -55,6 +62,7 @@ class decode_plan {
     group_.reserve(most, most);
     prepared_ = true;
     advanced_ = false;
+    return {};
   }
 
   /// The cache as it is now and where the queries of the coming runs stand in it. Local; every rank does the same. The
@@ -229,15 +237,15 @@ class decode_plan {
     said.add("value_dim", shape_.attention().v_dim());
     said.add("queries", shape_.queries);
     said.add("cache_rows", shape_.cache_rows);
-    said.add("the element types", detail::type_code<T>() * 10 + detail::type_code<Out>());
-    said.add("the scale (bits)", std::bit_cast<std::int32_t>(scale_));
+    said.add_hash("the element types", detail::type_code<T>() * 10 + detail::type_code<Out>());
+    said.add_hash("the scale", std::bit_cast<std::int32_t>(scale_));
     said.add("the mesh's ring size", team_.ring_size());
-    said.add("the mesh's placement", static_cast<index_t>(team_.shape().inside));
+    said.add_hash("the mesh's placement", static_cast<index_t>(team_.shape().inside));
     std::uint64_t h = 5;
     for (int r : team_.ranks()) h = detail::statement::mix(h, r);
-    said.add("the mesh's ranks", static_cast<index_t>(h >> 1));
+    said.add_hash("the mesh's ranks", static_cast<index_t>(h >> 1));
     const index_t tokens = std::min(shape_.cache_rows * team_.ring_size(), most_position);
-    said.add("the mask", detail::statement::hash_of_mask(bound(mask_, tokens, tokens), tokens, tokens));
+    said.add_hash("the mask", detail::statement::hash_of_mask(bound(mask_, tokens, tokens), tokens, tokens));
     said_ = std::move(said);
   }
 

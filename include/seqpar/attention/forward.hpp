@@ -71,7 +71,9 @@ struct forward_pass : pass_base<Plan, Exec> {
         call.out = p == 0 ? out : part_of(a.joint.out, s.joint_q, s.heads);
         call.lse = p == 0 ? lse : part_of(a.joint.lse, s.joint_q, s.heads);
         call.workspace = m.workspace;
-        if (call.q.elements() > 0) this->with_mask([&](const auto& mask) { plan.kernel_.forward(call, mask); });
+        if (call.q.elements() == 0) continue;
+        if (status st = this->compute_with_mask([&](const auto& mask) { plan.kernel_.forward(call, mask); }); !st.ok())
+          return st;
       }
       return status{};
     };

@@ -14,6 +14,7 @@ namespace detail {
 /// The members along one axis through (ring, group): index → rank of the transport.
 template <class Mesh>
 struct axis_view {
+  using transport_type = typename Mesh::transport_type;
   const Mesh& team;
   axis along;
   int ring, group;
@@ -75,7 +76,8 @@ struct pass_base {
     g.clear();
     g.label(label);
     post(g);
-    return plan.team_.transport().launch(g, exec);
+    const status st = plan.team_.transport().launch(g, exec);
+    return st.ok() ? st : plan.fail(st);
   }
   status wait(std::size_t which) const { return plan.team_.transport().wait(plan.groups_[which], exec); }
   /// An exchange with nothing to hide behind: launch, do this rank's own share, wait.
@@ -156,6 +158,14 @@ struct pass_base {
             1u};
   }
 
+  /// Computes f(mask); what a user's kernel or mask throws becomes a status, and the peers are told.
+  template <class F>
+  status compute_with_mask(F&& f) const {
+    bool threw = false;
+    on_any_throw([&] { with_mask(f); }, [&] { threw = true; });
+    if (!threw) return {};
+    return plan.fail({errc::invalid_argument, "attention: the kernel or the mask threw"});
+  }
   /// Calls f(mask) with the form of the mask that this plan's kernels use.
   template <class F>
   void with_mask(F&& f) const {

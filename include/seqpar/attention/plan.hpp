@@ -69,10 +69,15 @@ class attention_plan {
   /// Collective: compares what the ranks gave, writes the tables, reserves what runs post. Throws error.
   template <class Exec>
   void prepare(const seqpar::memory& given, Exec exec) {
-    if (status s = check_memory(given, sizes_); !s.ok()) raise(error(fail(s)));
+    if (failure f = try_prepare(given, exec)) raise(*f);
+  }
+  template <class Exec>
+  failure try_prepare(const seqpar::memory& given, Exec exec) {
+    if (status s = check_memory(given, sizes_); !s.ok()) return error(fail(s));
     if (options_.check == agreement::checked)
-      if (failure f = detail::agree(team_, said_, exec)) raise(*f);
+      if (failure f = detail::agree(team_, said_, exec)) return f;
     bind(given);
+    return {};
   }
 
   /// Other layouts and mask of the planned types' families, within options.capacity: new tables in the same memory.
@@ -88,18 +93,17 @@ class attention_plan {
   template <sequence_layout QLayout, sequence_layout KvLayout>
   failure try_update(const QLayout& q, const KvLayout& kv, const Mask& mask, const seqpar::memory& given) {
     if (!prepared_) return error(errc::not_prepared, "attention_plan::update: call prepare first");
-    if (status s = check_memory(given, sizes_); !s.ok()) return error(s);
-    const index_t cap = options_.capacity.tokens_per_rank;
-    for (int m = 0; cap > 0 && m < team_.size(); ++m)
-      if (q.count_of(m) > cap || kv.count_of(m) > cap)
-        return detail::invalid("attention_plan::update", "a rank would hold more than capacity.tokens_per_rank (" +
-                                                             std::to_string(cap) + "); plan with a larger capacity");
+    const char* where = "attention_plan::update";
+    if (options_.capacity.tokens_per_rank == 0)
+      return detail::invalid(where, "planned without capacity; give options.capacity.tokens_per_rank");
+    if (status s = check_memory(given, sizes_); !s.ok()) return error(fail(s));
     attention_plan next(team_, setup_.shape, options_, kernel_);
     if (failure f = next.build(q, kv, mask)) return f;
-    if (const memory_sizes& n = next.sizes_; n.tables > sizes_.tables || n.scratch > sizes_.scratch ||
-                                             n.exchange > sizes_.exchange || n.saved > sizes_.saved)
-      return detail::invalid("attention_plan::update",
-                             "needs more memory than was planned for; plan with a larger capacity");
+    // With a capacity all sizes but the tables' follow from it. Tables are this rank's own: peers are told.
+    if (next.sizes_.tables > sizes_.tables)
+      return error(fail({errc::memory_too_small,
+                         "attention_plan::update: the mask cuts this rank's tiles into more ranges than planned for; "
+                         "plan with a larger capacity.ranges_per_tile"}));
     next.sizes_ = sizes_;
     *this = std::move(next);
     bind(given);
@@ -159,12 +163,20 @@ class attention_plan {
     if (failure f = detail::check_layout(where, "the layout", q, team_.size())) return f;
     if (failure f = detail::check_layout(where, "the layout of the keys", kv, team_.size())) return f;
     if (const char* what = problem_of(mask)) return detail::invalid(where, std::string("the mask: ") + what);
-    if (options_.capacity.tokens_per_rank < 0 || options_.capacity.ranges_per_tile < 1)
-      return detail::invalid(where, "capacity must not be negative, ranges_per_tile at least 1");
+    constexpr index_t most_tokens = std::numeric_limits<std::int32_t>::max();
+    if (options_.capacity.tokens_per_rank < 0 || options_.capacity.tokens_per_rank > most_tokens ||
+        options_.capacity.ranges_per_tile < 1 || options_.capacity.ranges_per_tile > most_tokens)
+      return detail::invalid(where, "capacity must be 0 to 2^31 - 1 tokens, ranges_per_tile 1 to 2^31 - 1");
+    if (options_.scale && !std::isfinite(*options_.scale))
+      return detail::invalid(where, "the scale must be finite; leave it unset for 1/sqrt(head_dim)");
+    if (q.token_count() > most_tokens || kv.token_count() > most_tokens)
+      return detail::invalid(where, too_many(std::max<index_t>(q.token_count(), kv.token_count())));
     const index_t q_tokens = q.token_count() + n.joint_q, k_tokens = kv.token_count() + n.joint_kv;
-    if (std::max(q_tokens, k_tokens) > std::numeric_limits<std::int32_t>::max())
-      return detail::invalid(where, "more than 2^31 - 1 tokens (" + std::to_string(std::max(q_tokens, k_tokens)) +
-                                        ") do not fit the kernels' tables; split the sequence");
+    if (std::max(q_tokens, k_tokens) > most_tokens)
+      return detail::invalid(where, too_many(std::max(q_tokens, k_tokens)));
+    const index_t widest = std::max({q_tokens, k_tokens, options_.capacity.tokens_per_rank * team_.size()});
+    if (detail::exceeds_64_bits({n.batch, n.heads, widest, 256 * 16}))
+      return detail::invalid(where, "the tensors have more than 2^62 bytes; give smaller sizes");
     for (int m = 0; options_.capacity.tokens_per_rank > 0 && m < team_.size(); ++m)
       if (std::max<index_t>(q.count_of(m), kv.count_of(m)) > options_.capacity.tokens_per_rank)
         return detail::invalid(where, "a rank holds more than capacity.tokens_per_rank; give a larger capacity");
@@ -201,6 +213,10 @@ class attention_plan {
   };
   extents_type extents() const { return {setup_.shape, q_rows_, kv_rows_}; }
 
+  static std::string too_many(index_t tokens) {
+    return "more than 2^31 - 1 tokens (" + std::to_string(tokens) +
+           ") do not fit the kernels' tables; split the sequence";
+  }
   template <class Arguments>
   void check_inputs(detail::buffer_checks& buffers, const Arguments& a) const {
     const auto [n, q, kv] = extents();
@@ -256,26 +272,29 @@ class attention_plan {
     said.add("kv_heads", n.kv_heads);
     said.add("head_dim", n.head_dim);
     said.add("value_dim", n.v_dim());
-    said.add("joint tokens", n.joint_q * 1000003 + n.joint_kv * 2 + static_cast<index_t>(n.joint));
-    said.add("the element types",
-             detail::type_code<T>() * 100 + detail::type_code<Out>() * 10 + detail::type_code<Grad>());
-    said.add("the scale (bits)", std::bit_cast<std::int32_t>(scale_));
-    said.add("the schedule", static_cast<index_t>(options_.schedule));
-    said.add("passes", static_cast<index_t>(options_.passes));
-    said.add("reuse", static_cast<index_t>(options_.reuse));
-    said.add("gradients", static_cast<index_t>(options_.gradients));
-    said.add("joint_gradient", static_cast<index_t>(options_.joint_gradient));
+    said.add("joint_q", n.joint_q);
+    said.add("joint_kv", n.joint_kv);
+    said.add_hash("the place of joint tokens", static_cast<index_t>(n.joint));
+    said.add_hash("the kernel", index_t{Kernel::query_tile_rows} * 65536 + index_t{Kernel::key_tile_rows});
+    said.add_hash("the element types",
+                  detail::type_code<T>() * 100 + detail::type_code<Out>() * 10 + detail::type_code<Grad>());
+    said.add_hash("the scale", std::bit_cast<std::int32_t>(scale_));
+    said.add_hash("the schedule", static_cast<index_t>(options_.schedule));
+    said.add_hash("passes", static_cast<index_t>(options_.passes));
+    said.add_hash("reuse", static_cast<index_t>(options_.reuse));
+    said.add_hash("gradients", static_cast<index_t>(options_.gradients));
+    said.add_hash("joint_gradient", static_cast<index_t>(options_.joint_gradient));
     said.add("capacity", options_.capacity.tokens_per_rank);
     said.add("the mesh's ring size", team_.ring_size());
-    said.add("the mesh's placement", static_cast<index_t>(team_.shape().inside));
+    said.add_hash("the mesh's placement", static_cast<index_t>(team_.shape().inside));
     std::uint64_t h = 5;
     for (int r : team_.ranks()) h = detail::statement::mix(h, r);
-    said.add("the mesh's ranks", static_cast<index_t>(h >> 1));
+    said.add_hash("the mesh's ranks", static_cast<index_t>(h >> 1));
     said.add("tokens", q_tokens);
     said.add("key tokens", k_tokens);
-    said.add("the layout", detail::statement::hash_of_layout(q));
-    said.add("the layout of the keys", detail::statement::hash_of_layout(kv));
-    said.add("the mask", detail::statement::hash_of_mask(*mask_, q_tokens, k_tokens));
+    said.add_hash("the layout", detail::statement::hash_of_layout(q));
+    said.add_hash("the layout of the keys", detail::statement::hash_of_layout(kv));
+    said.add_hash("the mask", detail::statement::hash_of_mask(*mask_, q_tokens, k_tokens));
     said_ = std::move(said);
   }
 

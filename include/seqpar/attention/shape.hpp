@@ -2,6 +2,8 @@
 // What an attention plan is told: sizes and options, the same on every rank.
 #pragma once
 
+#include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -76,8 +78,9 @@ inline failure check_shape(const char* where, const attention_shape& n) {
     return invalid(where, "kv_heads must divide heads (" + std::to_string(n.heads) + ")" + got(n.kv_heads));
   if (n.head_dim < 1 || n.head_dim > 256) return invalid(where, "head_dim must be 1 to 256" + got(n.head_dim));
   if (n.v_dim() < 1 || n.v_dim() > 256) return invalid(where, "value_dim must be 1 to 256" + got(n.value_dim));
-  if (n.joint_q < 0 || n.joint_kv < 0)
-    return invalid(where, "joint tokens must not be negative" + got(n.joint_q < 0 ? n.joint_q : n.joint_kv));
+  for (index_t joint : {n.joint_q, n.joint_kv})
+    if (joint < 0 || joint > std::numeric_limits<std::int32_t>::max())
+      return invalid(where, "joint tokens must be 0 to 2^31 - 1" + got(joint));
   return {};
 }
 

@@ -2,6 +2,7 @@
 // Who talks to whom: R × U ranks of a transport, U exchange heads (all-to-all), R pass sequence blocks (ring).
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -35,20 +36,28 @@ class mesh {
 
   mesh(const Transport& world, mesh_shape shape, std::vector<int> ranks)
       : transport_(world), shape_(shape), ranks_(std::move(ranks)) {
-    const auto fail = [](const std::string& what) { raise(detail::invalid("mesh", what)); };
-    if (shape.ring < 1 || shape.all_to_all < 1) fail("ring and all_to_all must be at least 1");
-    if (shape.ring * shape.all_to_all != static_cast<index_t>(ranks_.size()))
-      fail("ring " + std::to_string(shape.ring) + " x all_to_all " + std::to_string(shape.all_to_all) + " needs " +
-           std::to_string(shape.ring * shape.all_to_all) + " ranks, got " + std::to_string(ranks_.size()));
+    if (failure f = problem_of(world, shape, ranks_)) raise(*f);
+    index_ = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), world.rank()) - ranks_.begin());
+  }
+
+  /// What keeps these from being a mesh with this rank in it; try_mesh returns it.
+  static failure problem_of(const Transport& world, mesh_shape shape, const std::vector<int>& ranks) {
+    const auto wrong = [](const std::string& what) { return detail::invalid("mesh", what); };
+    const index_t n = static_cast<index_t>(ranks.size());
+    if (shape.ring < 1 || shape.all_to_all < 1) return wrong("ring and all_to_all must be at least 1");
+    if (n % shape.ring != 0 || n / shape.ring != shape.all_to_all)
+      return wrong("ring " + std::to_string(shape.ring) + " x all_to_all " + std::to_string(shape.all_to_all) +
+                   " is not the number of ranks, " + std::to_string(n));
     std::vector<bool> seen(static_cast<std::size_t>(world.size()), false);
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      const int rank = ranks_[i];
-      if (rank < 0 || rank >= world.size()) fail("rank " + std::to_string(rank) + " is not a rank of the transport");
-      if (seen[static_cast<std::size_t>(rank)]) fail("rank " + std::to_string(rank) + " is listed twice");
+    for (int rank : ranks) {
+      if (rank < 0 || rank >= world.size())
+        return wrong("rank " + std::to_string(rank) + " is not a rank of the transport");
+      if (seen[static_cast<std::size_t>(rank)]) return wrong("rank " + std::to_string(rank) + " is listed twice");
       seen[static_cast<std::size_t>(rank)] = true;
-      if (rank == world.rank()) index_ = static_cast<int>(i);
     }
-    if (index_ < 0) fail("rank " + std::to_string(world.rank()) + " builds a mesh that it is not a member of");
+    if (!seen[static_cast<std::size_t>(world.rank())])
+      return wrong("rank " + std::to_string(world.rank()) + " builds a mesh that it is not a member of");
+    return {};
   }
 
   int size() const { return static_cast<int>(ranks_.size()); }
@@ -81,6 +90,13 @@ class mesh {
   std::vector<int> ranks_;
   int index_ = -1;
 };
+
+/// A mesh, or the error that its constructor raises.
+template <transport Transport>
+result<mesh<Transport>> try_mesh(const Transport& world, mesh_shape shape, std::vector<int> ranks) {
+  if (failure f = mesh<Transport>::problem_of(world, shape, ranks)) return *f;
+  return mesh<Transport>(world, shape, std::move(ranks));
+}
 
 /// P × 1: every rank passes blocks of the sequence.
 template <transport Transport>

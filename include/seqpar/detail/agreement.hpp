@@ -11,6 +11,7 @@
 #include <seqpar/communicator/mesh.hpp>
 #include <seqpar/error.hpp>
 #include <seqpar/layout/concept.hpp>
+#include <seqpar/layout/detail/runs.hpp>
 #include <seqpar/mask/concept.hpp>
 #include <seqpar/mask/intervals.hpp>
 
@@ -25,12 +26,15 @@ namespace detail {
 /// What one rank says of a call: names are literals, values integers or behavioural hashes; never bytes of objects.
 class statement {
  public:
-  explicit statement(const char* operation) : operation_(operation) { add("the operation", hash(operation)); }
-  void add(const char* name, index_t value) { items_.push_back({name, value}); }
+  explicit statement(const char* operation) : operation_(operation) { add_hash("the operation", hash(operation)); }
+  void add(const char* name, index_t value) { items_.push_back({name, value, false}); }
+  /// A value that says nothing to a reader: a hash, or bits.
+  void add_hash(const char* name, index_t value) { items_.push_back({name, value, true}); }
   const char* operation() const { return operation_; }
   struct item {
     const char* name;
     index_t value;
+    bool opaque;
   };
   const std::vector<item>& items() const { return items_; }
 
@@ -44,14 +48,17 @@ class statement {
     for (; *text; ++text) h = mix(h, *text);
     return static_cast<index_t>(h >> 1);
   }
-  /// What a layout does: the positions at a sample of rows of every rank.
+  /// What a layout does: all its runs.
   template <class L>
   static index_t hash_of_layout(const L& layout) {
     std::uint64_t h = mix(7, layout.token_count());
     for (int r = 0; r < layout.rank_count(); ++r) {
       const index_t n = layout.count_of(r);
       h = mix(h, n);
-      for (index_t i = 0; i < n; i += 1 + (n - 1) / 16) h = mix(h, layout.global_of(r, i));
+      const auto take = [&](run rows) { h = mix(mix(mix(h, rows.first), rows.count), rows.step); };
+      run_joiner joined(take);
+      for_each_run(layout, r, joined);
+      joined.finish();
     }
     return static_cast<index_t>(h >> 1);
   }
@@ -133,6 +140,10 @@ failure agree(const Mesh& team, const statement& mine, Exec exec) {
       else if (other.empty() || v == got)
         other.push_back(rank), got = v;
     }
+    if (mine.items()[i].opaque)
+      return error(errc::ranks_disagree, std::string(mine.operation()) + ": ranks disagree on " + mine.items()[i].name +
+                                             ": " + list_of(agreeing) + " of " + std::to_string(team.size()) +
+                                             " against " + list_of(other) + "; give every rank the same");
     return error(errc::ranks_disagree, std::string(mine.operation()) + ": ranks disagree on " + mine.items()[i].name +
                                            ": expected " + std::to_string(expected) + " (" + list_of(agreeing) +
                                            " of " + std::to_string(team.size()) + "), got " + std::to_string(got) +

@@ -3,24 +3,53 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 
 #include <seqpar/error.hpp>
 #include <seqpar/exchange/ownership.hpp>
+#include <seqpar/layout/appended.hpp>
 #include <seqpar/layout/concept.hpp>
+#include <seqpar/layout/contiguous.hpp>
+#include <seqpar/layout/grid.hpp>
+#include <seqpar/layout/nested.hpp>
+#include <seqpar/layout/paired.hpp>
+#include <seqpar/layout/per_document.hpp>
+#include <seqpar/layout/striped.hpp>
+#include <seqpar/layout/zigzag.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
 namespace detail {
 
-/// Made of a table of runs, which may say anything; other families are bijections by their rule, and the laws' matter.
-template <class L>
-concept tabled_layout = requires(const L& layout) {
-  layout.runs;
-  layout.offsets;
-};
+/// Is the product of sizes ≥ 0 above 2^62?
+inline bool exceeds_64_bits(std::initializer_list<index_t> sizes) {
+  long double product = 1;
+  for (index_t n : sizes) product *= static_cast<long double>(n);
+  return product > 0x1p62L;
+}
 
-/// Has every token one owner? Exact for tables; for rules a few rows of every rank are tried.
+/// A bijection by its rule, whatever its members say. Families that contain another layout are so if that one is.
+template <class L>
+inline constexpr bool deals_once = false;
+template <>
+inline constexpr bool deals_once<contiguous> = true;
+template <>
+inline constexpr bool deals_once<zigzag> = true;
+template <>
+inline constexpr bool deals_once<striped> = true;
+template <>
+inline constexpr bool deals_once<grid> = true;
+template <class Inner>
+inline constexpr bool deals_once<paired<Inner>> = deals_once<Inner>;
+template <class Outer, class Inner>
+inline constexpr bool deals_once<nested<Outer, Inner>> = deals_once<Outer>&& deals_once<Inner>;
+template <class L>
+inline constexpr bool deals_once<per_document<L>> = deals_once<L>;
+template <class L>
+inline constexpr bool deals_once<appended<L>> = deals_once<L>;
+
+/// Has every token one owner? A few rows of every rank are tried, and for layouts of the user's making all runs.
 template <class L>
 failure check_owners(const char* where, const char* name, const L& layout) {
   const index_t tokens = layout.token_count();
@@ -43,7 +72,7 @@ failure check_owners(const char* where, const char* name, const L& layout) {
   if (rows != tokens)
     return invalid(where, std::string(name) + " gives " + std::to_string(rows) + " rows to the ranks, of " +
                               std::to_string(tokens) + " tokens; let every token have one owner");
-  if constexpr (tabled_layout<L>)
+  if constexpr (!deals_once<L>)
     return ownership(layout.rank_count(), [&](int r) { return holding_of(layout, r); })
         .two_owners((std::string(where) + ": " + name).c_str());
   return {};

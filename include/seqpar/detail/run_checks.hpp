@@ -2,6 +2,8 @@
 // Do two strided arrays share a byte? Asked by runs before they post anything.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include <seqpar/exchange/carry.hpp>
@@ -35,6 +37,20 @@ struct placed_array {
     return i;
   }
 };
+
+/// Does every element have bytes of its own? When in doubt, no.
+inline bool one_place_each(const placed_array& a) {
+  auto axes = a.axes();
+  const auto size = [](index_t stride) { return stride < 0 ? -stride : stride; };
+  std::sort(axes.begin(), axes.end(), [&](const auto& x, const auto& y) { return size(x.stride) < size(y.stride); });
+  index_t reach = a.array.column_bytes;
+  for (const placed_array::axis& along : axes) {
+    if (along.count < 2) continue;
+    if (size(along.stride) < reach) return false;
+    reach += (along.count - 1) * size(along.stride);
+  }
+  return true;
+}
 
 /// May the two share a byte? Slices of one packed tensor (q, k, v side by side, say) are told apart: both repeat with a
 /// common period and lie in different parts of it. When in doubt, yes.

@@ -63,7 +63,7 @@ result<exchange<Transport>> try_plan_cache_reshard(const mesh<Transport>& team, 
                                       std::to_string(to.tokens.token_count()) + " tokens; give both the same sequence");
   detail::statement said(where);
   const auto state = [&](const char* tokens, const char* parts, const auto& shards) {
-    said.add(tokens, detail::statement::hash_of_layout(shards.tokens));
+    said.add_hash(tokens, detail::statement::hash_of_layout(shards.tokens));
     said.add(parts, shards.head_parts * 2 + static_cast<index_t>(shards.inside));
   };
   state("the first cache's tokens", "the first cache's head parts", from);

@@ -92,13 +92,18 @@ class exchange {
   /// Collective: compares what the ranks asked for, reserves what runs post. Throws error.
   template <class Exec>
   void prepare(const seqpar::memory& given, Exec exec) {
-    if (status s = check_memory(given, memory()); !s.ok()) check(fail(s));
+    if (failure f = try_prepare(given, exec)) raise(*f);
+  }
+  template <class Exec>
+  failure try_prepare(const seqpar::memory& given, Exec exec) {
+    if (status s = check_memory(given, memory()); !s.ok()) return error(fail(s));
     if (options_.check == agreement::checked)
-      if (failure f = detail::agree(team_, said_, exec)) raise(*f);
+      if (failure f = detail::agree(team_, said_, exec)) return f;
     const index_t out = detail::block_count(way_.outgoing()) * options_.batch,
                   in = detail::block_count(way_.incoming()) * options_.batch;
     group_.reserve(std::max(out, in), std::max(out, in));
     prepared_ = true;
+    return {};
   }
 
   /// out = rows wanted, from `in` = rows owned.
@@ -211,13 +216,17 @@ class exchange {
     if ((o.has_bytes() && !owner.pointer) || (w.has_bytes() && !wanter.pointer))
       return {errc::invalid_argument, "exchange: a buffer with rows is null"};
     const bool one_buffer = options_.placement == placement::in_place && owner.pointer == wanter.pointer;
+    const index_t used = memory().scratch;
+    const detail::placed_array work{{given.scratch.pointer, 1, used, used, used, used}, 1, 1};
+    if (may_share(o, work) || may_share(w, work))
+      return {errc::overlapping_buffers, "exchange: memory.scratch overlaps in or out; give separate memory"};
     if (!one_buffer && may_share(o, w))
       return {errc::overlapping_buffers, "exchange: in and out overlap; give separate buffers"};
     return {};
   }
   template <class Own, class Exec>
   status carry(Own&& own, Exec exec) const {
-    if (status s = team_.transport().launch(group_, exec); !s.ok()) return s;
+    if (status s = team_.transport().launch(group_, exec); !s.ok()) return fail(s);
     own();
     return team_.transport().wait(group_, exec);
   }
@@ -246,12 +255,13 @@ inline failure check_exchange(const char* where, const exchange_options& o) {
 template <class Transport, class Holds, class Wants>
 result<exchange<Transport>> make_exchange(const mesh<Transport>& team, Holds&& holds, Wants&& wants,
                                           const exchange_options& options, statement said, bool wanted_once) {
+  const char* where = said.operation();
   said.add("row_bytes", options.row_bytes);
   said.add("batch", options.batch);
   said.add("columns", options.columns);
-  said.add("the gradient convention", static_cast<index_t>(options.convention));
+  said.add_hash("the gradient convention", static_cast<index_t>(options.convention));
   for (int r = 0; options.placement == placement::in_place && r < team.size(); ++r)
-    if (failure f = check_in_place(said.operation(), holds(r), wants(r), r)) return *f;
+    if (failure f = check_in_place(where, holds(r), wants(r), r)) return *f;
   const holding own = holds(team.index()), want = wants(team.index());
   const auto extent_of_places = [](const holding& h) {  // the memory that holds them: up to the last place
     index_t n = 0;
@@ -264,6 +274,9 @@ result<exchange<Transport>> make_exchange(const mesh<Transport>& team, Holds&& h
   run_joiner join(keep);
   for (const row_piece& p : own.pieces) join({p.place, p.rows.count, p.place_step});
   join.finish();
+  for (int r = 0; r < team.size(); ++r)
+    if (exceeds_64_bits({holds(r).rows() + wants(r).rows(), options.row_bytes, options.batch, 4}))
+      return invalid(where, "the rows of rank " + std::to_string(r) + " have more than 2^62 bytes; give smaller sizes");
   exchange<Transport> e(team, route::between(team.index(), team.size(), holds, wants), std::move(places),
                         extent_of_places(own), own.columns.size(), extent_of_places(want), want.columns.size(), options,
                         std::move(said));
@@ -301,7 +314,7 @@ result<exchange<Transport>> try_plan_exchange(const mesh<Transport>& team, Holds
         for (index_t v : {p.rows.first, p.rows.count, p.rows.step, p.place, p.place_step})
           h = detail::statement::mix(h, v);
     }
-  said.add("the holdings", static_cast<index_t>(h >> 1));
+  said.add_hash("the holdings", static_cast<index_t>(h >> 1));
   const auto of = [](const detail::ownership& all) { return [&all](int r) -> const holding& { return all.of(r); }; };
   return detail::make_exchange(team, of(owned), of(wanted), options, std::move(said), once);
 }

@@ -18,7 +18,7 @@ result<exchange<Transport>> plan_gather_to(const mesh<Transport>& team, const L&
   if (root != -1)
     if (failure f = check_root(where, root, team.size())) return *f;
   statement said(where);
-  said.add("the layout", statement::hash_of_layout(layout));
+  said.add_hash("the layout", statement::hash_of_layout(layout));
   said.add("the root", root);
   const interval columns{0, options.columns};
   return make_exchange(

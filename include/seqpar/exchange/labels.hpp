@@ -117,6 +117,10 @@ class neighbour_exchange {
   void prepare(const seqpar::memory& given, Exec exec) {
     moves_.prepare(given, exec);
   }
+  template <class Exec>
+  failure try_prepare(const seqpar::memory& given, Exec exec) {
+    return moves_.try_prepare(given, exec);
+  }
 
   template <class T, class Exec>
   status forward(row_buffer in, row_buffer out, const T& ignore, const seqpar::memory& given, Exec exec) const {
@@ -206,11 +210,11 @@ result<neighbour_exchange<Transport>> try_plan_neighbours(const mesh<Transport>&
   if (next < rows) ignored.push_back({next, rows - next, 1});
 
   detail::statement said(where);
-  said.add("the layout", detail::statement::hash_of_layout(layout));
+  said.add_hash("the layout", detail::statement::hash_of_layout(layout));
   said.add("the offset", offset);
   std::uint64_t h = 5;
   for (index_t b : documents) h = detail::statement::mix(h, b);
-  said.add("the documents", static_cast<index_t>(h >> 1));
+  said.add_hash("the documents", static_cast<index_t>(h >> 1));
   auto moves = detail::make_exchange(
       team, [&](int r) { return holding_of(layout, r, columns); }, wants, options, std::move(said), true);
   if (!moves) return moves.failure();

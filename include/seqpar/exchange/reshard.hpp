@@ -22,8 +22,8 @@ result<exchange<Transport>> try_plan_reshard(const mesh<Transport>& team, const 
     return detail::invalid(where, "the layouts have " + std::to_string(from.token_count()) + " and " +
                                       std::to_string(to.token_count()) + " tokens; give both the same sequence");
   detail::statement said(where);
-  said.add("the first layout", detail::statement::hash_of_layout(from));
-  said.add("the second layout", detail::statement::hash_of_layout(to));
+  said.add_hash("the first layout", detail::statement::hash_of_layout(from));
+  said.add_hash("the second layout", detail::statement::hash_of_layout(to));
   const interval columns{0, options.columns};
   return detail::make_exchange(
       team, [&](int r) { return holding_of(from, r, columns); }, [&](int r) { return holding_of(to, r, columns); },

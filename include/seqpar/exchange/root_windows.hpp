@@ -82,7 +82,7 @@ result<exchange<Transport>> try_plan_root_windows(const mesh<Transport>& team, i
   detail::statement said(where);
   said.add("the number of frames", frames);
   said.add("the root", root);
-  said.add("the windows", static_cast<index_t>(h >> 1));
+  said.add_hash("the windows", static_cast<index_t>(h >> 1));
   const interval columns{0, options.columns};
   return detail::make_exchange(
       team, [&](int r) { return all_rows(r == root ? frames : 0, columns); },

@@ -16,7 +16,7 @@ result<exchange<Transport>> try_plan_scatter(const mesh<Transport>& team, const 
   if (failure f = detail::check_layout(where, "the layout", layout, team.size())) return *f;
   if (failure f = detail::check_root(where, root, team.size())) return *f;
   detail::statement said(where);
-  said.add("the layout", detail::statement::hash_of_layout(layout));
+  said.add_hash("the layout", detail::statement::hash_of_layout(layout));
   said.add("the root", root);
   const interval columns{0, options.columns};
   return detail::make_exchange(

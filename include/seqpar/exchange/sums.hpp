@@ -45,8 +45,12 @@ class all_reduce {
   }
   template <class Exec>
   void prepare(const seqpar::memory& given, Exec exec) {
-    if (status s = check_memory(given, memory()); !s.ok()) check(fail(s));
-    gather_.prepare(given, exec);
+    if (failure f = try_prepare(given, exec)) raise(*f);
+  }
+  template <class Exec>
+  failure try_prepare(const seqpar::memory& given, Exec exec) {
+    if (status s = check_memory(given, memory()); !s.ok()) return error(fail(s));
+    return gather_.try_prepare(given, exec);
   }
 
   template <class Exec>
@@ -127,6 +131,10 @@ class reduce_scatter {
     gather_.prepare(given, exec);
   }
   template <class Exec>
+  failure try_prepare(const seqpar::memory& given, Exec exec) {
+    return gather_.try_prepare(given, exec);
+  }
+  template <class Exec>
   status forward(row_buffer in, row_buffer out, const seqpar::memory& given, Exec exec) const {
     return gather_.template adjoint<T>(in, out, given, exec);
   }
@@ -183,6 +191,10 @@ class token_mean {
   template <class Exec>
   void prepare(const seqpar::memory& given, Exec exec) {
     sums_.prepare(given, exec);
+  }
+  template <class Exec>
+  failure try_prepare(const seqpar::memory& given, Exec exec) {
+    return sums_.try_prepare(given, exec);
   }
 
   template <class T, class Valid, class Exec>

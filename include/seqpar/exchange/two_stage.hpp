@@ -123,6 +123,10 @@ class two_stage_exchange {
   void prepare(const seqpar::memory& given, Exec exec) {
     moves_.prepare(given, exec);
   }
+  template <class Exec>
+  failure try_prepare(const seqpar::memory& given, Exec exec) {
+    return moves_.try_prepare(given, exec);
+  }
 
   template <class Exec>
   status forward(row_buffer visual, row_buffer text, row_buffer out, const seqpar::memory& given, Exec exec) const {
@@ -257,13 +261,13 @@ result<two_stage_exchange<Transport>> try_plan_two_stage(const mesh<Transport>& 
   std::uint64_t h = 9;
   for (const assembly::part& p : sequence.parts())
     for (index_t v : {p.rows, p.item}) h = detail::statement::mix(h, v);
-  said.add("the parts of the sequence", static_cast<index_t>(h >> 1));
+  said.add_hash("the parts of the sequence", static_cast<index_t>(h >> 1));
   for (index_t row : first_row) h = detail::statement::mix(h, row);
-  said.add("the rows of the items", static_cast<index_t>(h >> 1));
+  said.add_hash("the rows of the items", static_cast<index_t>(h >> 1));
   for (index_t i = 0; i < encoders.token_count(); ++i)
     for (index_t v : {index_t{encoders.place_of(i).rank}, encoders.place_of(i).local}) h = detail::statement::mix(h, v);
-  said.add("the deal of items", static_cast<index_t>(h >> 1));
-  said.add("the layout", detail::statement::hash_of_layout(layout));
+  said.add_hash("the deal of items", static_cast<index_t>(h >> 1));
+  said.add_hash("the layout", detail::statement::hash_of_layout(layout));
   auto moves = detail::make_exchange(team, holds, wants, options, std::move(said), false);
   if (!moves) return moves.failure();
   return two_stage_exchange<Transport>(team, std::move(moves.value()), std::move(text), sequence.text_rows(),

@@ -101,10 +101,10 @@ result<window_exchange<Transport>> plan_boxes(const char* where, const mesh<Tran
   }
   for (index_t n : {shape.t, shape.h, shape.w}) h = statement::mix(h, n);
   for (border b : {over.t, over.h, over.w}) h = statement::mix(h, static_cast<index_t>(b));
-  said.add("the windows and borders", static_cast<index_t>(h >> 1));
-  said.add("the order of boxes in memory", static_cast<index_t>(format.order));
+  said.add_hash("the windows and borders", static_cast<index_t>(h >> 1));
+  said.add_hash("the order of boxes in memory", static_cast<index_t>(format.order));
   said.add("the pitch", format.pitch);
-  said.add("the placement", static_cast<index_t>(options.placement));
+  said.add_hash("the placement", static_cast<index_t>(options.placement));
 
   std::vector<placed_window> windows;
   for (std::size_t i = 0; i < mine.padded.size(); ++i) {

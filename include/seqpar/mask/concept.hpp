@@ -62,7 +62,7 @@ constexpr cover covers(const M& mask, interval q, interval k) {
   } else if constexpr (interval_mask<M>) {
     bool any = false, all = true;
     for (index_t i = q.lo; i < q.hi && (all || !any); ++i) {
-      const interval_pair keys = mask.key_intervals(i);
+      const interval_pair said = mask.key_intervals(i), keys = make_intervals(said.first, said.second);
       const index_t seen = intersection(keys.first, k).size() + intersection(keys.second, k).size();
       any = any || seen > 0;
       all = all && seen == k.size();

@@ -86,7 +86,7 @@ SEQPAR_HD constexpr auto key_list(const M& mask, index_t q) {
   if constexpr (detail::has_key_list<M>) {
     return mask.key_list(q);
   } else {
-    const interval_pair keys = mask.key_intervals(q);
+    const interval_pair said = mask.key_intervals(q), keys = make_intervals(said.first, said.second);
     interval_list<max_intervals_of<M>> list;
     list.add(keys.first);
     list.add(keys.second);
@@ -98,14 +98,16 @@ SEQPAR_HD constexpr auto key_list(const M& mask, index_t q) {
 /// use intervals if every query answers.
 template <attention_mask M>
 SEQPAR_HD constexpr std::optional<interval_pair> try_key_intervals(const M& mask, index_t q) {
-  if constexpr (interval_mask<M>)
-    return mask.key_intervals(q);
-  else if constexpr (listed_mask<M>)
+  if constexpr (interval_mask<M>) {
+    const interval_pair said = mask.key_intervals(q);
+    return make_intervals(said.first, said.second);
+  } else if constexpr (listed_mask<M>) {
     return key_list(mask, q).pair();
-  else if constexpr (requires { mask.try_key_intervals(q); })
+  } else if constexpr (requires { mask.try_key_intervals(q); }) {
     return mask.try_key_intervals(q);
-  else
+  } else {
     return std::nullopt;
+  }
 }
 
 namespace detail {

@@ -16,7 +16,8 @@ inline namespace v0_1 {
 /// Where a call runs: here, in the calling thread, before it returns.
 struct on_host {};
 
-/// What a transport can move: one piece of memory, a strided block, or straight into a peer's memory.
+/// What a transport can move: one piece of memory (exchanges refuse it), a strided block, or straight into a peer's
+/// memory.
 enum class transport_access { contiguous_only, strided, peer_memory };
 
 /// What a message is, for reports: a literal and a round. `rank 2 waits for 512 KiB from rank 1 (dK/dV, round 2)`.

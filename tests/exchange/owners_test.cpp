@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Layouts of the caller's own that give a row to two ranks, and ranks whose layouts differ in a few rows only.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <seqpar/transport/recorder.hpp>
+#include <tests/exchange/harness.hpp>
+
+using namespace exchange_test;
+
+namespace {
+
+/// Contiguous, but row 1 of rank 1 claims position 1, which is rank 0's.
+struct claims_twice {
+  index_t tokens;
+  int ranks;
+  index_t each() const { return tokens / ranks; }
+  index_t token_count() const { return tokens; }
+  int rank_count() const { return ranks; }
+  index_t count_of(int) const { return each(); }
+  index_t global_of(int rank, index_t local) const { return rank == 1 && local == 1 ? 1 : rank * each() + local; }
+  place place_of(index_t g) const { return {static_cast<int>(g / each()), g % each()}; }
+  claims_twice resized(index_t n) const { return {n, ranks}; }
+  friend bool operator==(const claims_twice&, const claims_twice&) = default;
+};
+/// No bijection: 5 and 6 both become 6.
+struct merges_two {
+  index_t from(index_t i) const { return i == 5 ? 6 : i; }
+  index_t to(index_t i) const { return i; }
+  friend bool operator==(const merges_two&, const merges_two&) = default;
+};
+/// Two positions change places.
+struct swapped {
+  index_t a, b;
+  constexpr index_t from(index_t i) const { return i == a ? b : i == b ? a : i; }
+  constexpr index_t to(index_t i) const { return from(i); }
+  friend constexpr bool operator==(swapped, swapped) = default;
+};
+
+const index_t n = 256;
+const exchange_options options{.row_bytes = 4};
+
+/// What planning says on every rank of four, which must be the same.
+template <class Plan>
+std::string planned(Plan&& plan_on) {
+  std::string said;
+  for (int r = 0; r < 4; ++r) {
+    std::vector<recorded_message> log;
+    const auto plan = plan_on(ring(recorder(r, 4, log)));
+    const std::string text = plan.ok() ? "" : plan.failure().what();
+    if (!plan.ok() && plan.failure().code() != errc::invalid_argument) return "another code: " + text;
+    if (r > 0 && text != said) return "other words on another rank: " + text;
+    said = text;
+  }
+  return said;
+}
+template <class L>
+std::string gather_of(const L& layout) {
+  return planned([&](const auto& team) { return try_plan_gather(team, layout, options); });
+}
+template <class L>
+void check_two_owners(const L& layout, const char* row) {
+  const contiguous good{.tokens = layout.token_count(), .ranks = 4};
+  const std::string texts[] = {gather_of(layout), planned([&](const auto& team) {
+                                 return try_plan_reshard(team, layout, good, options);
+                               }),
+                               planned([&](const auto& team) {
+                                 return try_plan_reshard(team, good, layout, options);
+                               })};
+  for (const std::string& text : texts) CHECK_MESSAGE(text.find(row) != std::string::npos, row << ": " << text);
+}
+
+}  // namespace
+
+TEST_CASE("two owners of a row in a layout of the caller's own are refused while planning, on every rank alike") {
+  check_two_owners(claims_twice{n, 4}, "row 1 ");
+  check_two_owners(reordered{merges_two{}, contiguous{.tokens = n, .ranks = 4}}, "row 6 ");
+  check_two_owners(paired<claims_twice>{claims_twice{n, 4}}, "row ");
+  check_two_owners(nested<claims_twice, contiguous>{{n, 2}, {.tokens = n, .ranks = 2}}, "row 1 ");
+  check_two_owners(nested<contiguous, claims_twice>{{.tokens = n, .ranks = 2}, {n, 2}}, "row 1 ");
+}
+
+TEST_CASE("layouts of the library are accepted as they are") {
+  const std::vector<index_t> bounds{0, 100, 100, 156, n};
+  CHECK(gather_of(contiguous{.tokens = n, .ranks = 4}) == "");
+  CHECK(gather_of(zigzag{.tokens = n, .ranks = 4}) == "");
+  CHECK(gather_of(striped{.tokens = n, .ranks = 4}) == "");
+  CHECK(gather_of(paired<zigzag>{zigzag{.tokens = n, .ranks = 4}}) == "");
+  CHECK(gather_of(nested<zigzag, contiguous>{{.tokens = n, .ranks = 2}, {.tokens = n, .ranks = 2}}) == "");
+  CHECK(gather_of(per_document<zigzag>{bounds, {.tokens = 0, .ranks = 4}}) == "");
+  CHECK(gather_of(grid{.frames = 4, .height = 8, .width = 8, .split_h = 2, .split_w = 2}) == "");
+  CHECK(gather_of(reordered{swapped{3, 200}, zigzag{.tokens = n, .ranks = 4}}) == "");
+}
+
+TEST_CASE("permutations that differ in two entries are a disagreement, and nothing but it was sent [J6]") {
+  for (const auto& [a, b] : {std::pair<index_t, index_t>{2, 34}, {2, 130}, {77, 78}, {200, 201}}) {
+    std::array<std::string, 4> said;
+    run_ranks(4, [&, a = a, b = b](threads::transport t) {
+      const reordered<swapped, contiguous> layout{t.rank() == 3 ? swapped{a, b} : swapped{0, 1},
+                                                  {.tokens = n, .ranks = 4}};
+      auto plan = plan_gather(ring(t), layout, options);
+      const host_memory memory(plan.memory());
+      const failure f = plan.try_prepare(memory, on_host{});
+      said[static_cast<std::size_t>(t.rank())] = f ? f->what() : "prepared";
+      check(t.recover());
+    });
+    CHECK_MESSAGE(said[0].find("ranks disagree on the layout: ranks 0,1,2") != std::string::npos, a << ": " << said[0]);
+    CHECK(said[0].find("against rank 3") != std::string::npos);
+    for (const std::string& text : said) CHECK(text == said[0]);
+  }
+}
+
+TEST_CASE("try_prepare returns what prepare throws, the same on every rank, and nothing when all agree [J6]") {
+  std::array<std::string, 4> said;
+  std::array<bool, 4> fine{};
+  run_ranks(4, [&](threads::transport t) {
+    const auto me = static_cast<std::size_t>(t.rank());
+    const contiguous layout{.tokens = n, .ranks = 4};
+    auto plan = plan_gather(ring(t), layout, {.row_bytes = t.rank() == 2 ? 8 : 4});
+    const host_memory memory(plan.memory());
+    const failure f = plan.try_prepare(memory, on_host{});
+    said[me] = f ? f->what() : "prepared";
+    if (f && f->code() != errc::ranks_disagree) said[me] = "another code";
+    auto good = plan_gather(ring(t), layout, options);
+    const host_memory enough(good.memory());
+    fine[me] = !good.try_prepare(enough, on_host{});
+    std::vector<float> in(n / 4, static_cast<float>(t.rank())), out(n, -1);
+    check(good.forward(in.data(), out.data(), enough, on_host{}));
+    fine[me] = fine[me] && out.front() == 0 && out.back() == 3;
+  });
+  CHECK(said[0].find("ranks disagree on row_bytes: expected 4 (ranks 0,1,3 of 4), got 8 (rank 2)") !=
+        std::string::npos);
+  for (const std::string& text : said) CHECK(text == said[0]);
+  for (const bool yes : fine) CHECK(yes);
+}
+
+TEST_CASE("try_prepare with too little memory on one rank is that rank's error, and peer_failed for the others") {
+  std::array<errc, 3> codes{};
+  run_ranks(3, [&](threads::transport t) {
+    auto plan = plan_gather(ring(t), contiguous{.tokens = 12, .ranks = 3}, options);
+    const host_memory memory(plan.memory());
+    const failure f = plan.try_prepare(t.rank() == 1 ? seqpar::memory{} : seqpar::memory(memory), on_host{});
+    codes[static_cast<std::size_t>(t.rank())] = f ? f->code() : errc::ok;
+    check(t.recover());
+  });
+  CHECK(codes == std::array<errc, 3>{errc::peer_failed, errc::memory_too_small, errc::peer_failed});
+}
