@@ -41,7 +41,9 @@ struct faulty_kernel {
   using good = host_reference<float>;
   static constexpr auto query_tile_rows = good::query_tile_rows;
   static constexpr auto key_tile_rows = good::key_tile_rows;
-  static constexpr index_t workspace_bytes(index_t qk_dim, index_t v_dim) { return good::workspace_bytes(qk_dim, v_dim); }
+  static constexpr index_t workspace_bytes(index_t qk_dim, index_t v_dim) {
+    return good::workspace_bytes(qk_dim, v_dim);
+  }
   planted* fault = nullptr;
   template <class Call, class Mask>
   void forward(const Call& call, const Mask& mask) const {

@@ -107,8 +107,8 @@ TEST_CASE("layouts that differ in one interior row are a disagreement before dat
 
 TEST_CASE("tables of runs that differ in the order of one rank's rows are a disagreement [J6]") {
   const std::vector<run> rows{{0, 64, 1}, {64, 64, 1}, {128, 64, 1}, {192, 64, 1}};
-  const std::vector<run> other{{0, 2, 1}, {42, 1, 1}, {3, 39, 1}, {2, 1, 1}, {43, 21, 1},
-                               {64, 64, 1}, {128, 64, 1}, {192, 64, 1}};
+  const std::vector<run> other{{0, 2, 1},   {42, 1, 1},  {3, 39, 1},   {2, 1, 1},
+                               {43, 21, 1}, {64, 64, 1}, {128, 64, 1}, {192, 64, 1}};
   const std::vector<index_t> offsets{0, 1, 2, 3, 4}, other_offsets{0, 5, 6, 7, 8};
   const auto said = said_by_ranks([&](int r) {
     problem p = plain(256);

@@ -188,7 +188,8 @@ TEST_CASE("a bad mesh or process grid is refused in words") {
   CHECK(contains(mesh_told({.ring = 2, .all_to_all = 1}, {-1, 0}), "rank -1 is not a rank of the transport"));
   CHECK(contains(mesh_told({.ring = 2, .all_to_all = 1}, {0, 0}), "rank 0 is listed twice"));
   CHECK(contains(mesh_told({.ring = 2, .all_to_all = 1}, {1, 2}), "rank 0 builds a mesh that it is not a member of"));
-  CHECK(contains(told([&] { (void)mesh(world.rank(0), {.ring = 3, .all_to_all = 2}); }), "is not the number of ranks, 4"));
+  CHECK(contains(told([&] { (void)mesh(world.rank(0), {.ring = 3, .all_to_all = 2}); }),
+                 "is not the number of ranks, 4"));
 
   const auto grid_told = [](const process_grid& g, int rank = 0) {
     return told([&] { (void)g.group(parallel::sequence, rank); });

@@ -64,12 +64,9 @@ std::string gather_of(const L& layout) {
 template <class L>
 void check_two_owners(const L& layout, const char* row) {
   const contiguous good{.tokens = layout.token_count(), .ranks = 4};
-  const std::string texts[] = {gather_of(layout), planned([&](const auto& team) {
-                                 return try_plan_reshard(team, layout, good, options);
-                               }),
-                               planned([&](const auto& team) {
-                                 return try_plan_reshard(team, good, layout, options);
-                               })};
+  const std::string texts[] = {
+      gather_of(layout), planned([&](const auto& team) { return try_plan_reshard(team, layout, good, options); }),
+      planned([&](const auto& team) { return try_plan_reshard(team, good, layout, options); })};
   for (const std::string& text : texts) CHECK_MESSAGE(text.find(row) != std::string::npos, row << ": " << text);
 }
 

@@ -64,8 +64,8 @@ std::string fault_of(const M& unbound_mask, index_t n, bool exact) {
               all = all && mask.allows(i, k);
             }
           const cover told = covers(mask, span, {lo, hi});
-          const std::string where = std::to_string(q) + ".." + std::to_string(up_to) + " x " + std::to_string(lo) +
-                                    ".." + std::to_string(hi);
+          const std::string where =
+              std::to_string(q) + ".." + std::to_string(up_to) + " x " + std::to_string(lo) + ".." + std::to_string(hi);
           if ((told == cover::all && !all) || (told == cover::none && any)) return "covers of " + where;
           if (exact && told != (all ? cover::all : any ? cover::some : cover::none)) return "exact covers of " + where;
           if (any && hi == lo + 1 && !reached[static_cast<std::size_t>(lo)]) return "reach of " + where;
