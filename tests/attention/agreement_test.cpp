@@ -62,13 +62,18 @@ std::array<std::string, 4> disagreement(int odd, Spoil&& spoil) {
   });
   return said;
 }
+/// The message names what, the odd rank, and the rest; numbers are printed, hashes are not.
 template <class Spoil>
 void check_disagreement(const std::string& on, Spoil&& spoil) {
   for (int odd : {1, 3}) {
     const auto said = disagreement(odd, spoil);
-    const std::string start = "[seqpar] plan_attention: ranks disagree on " + on + ": expected ";
+    const std::string start = "[seqpar] plan_attention: ranks disagree on " + on + ": ";
+    const std::string rest = odd == 1 ? "ranks 0,2,3" : "ranks 0,1,2", one = "rank " + std::to_string(odd);
     CHECK_MESSAGE(said[0].starts_with(start), on << ": " << said[0]);
-    CHECK_MESSAGE(said[0].find("(rank " + std::to_string(odd) + "); give every rank the same") != std::string::npos,
+    const bool numbers = said[0].find(": expected ") != std::string::npos;
+    CHECK_MESSAGE(said[0].find(numbers ? "(" + rest + " of 4), got " : ": " + rest) != std::string::npos, said[0]);
+    CHECK_MESSAGE(said[0].find((numbers ? "(" + one + ")" : " against " + one) + "; give every rank the same") !=
+                      std::string::npos,
                   on << ": " << said[0]);
     for (const std::string& text : said) CHECK(text == said[0]);
   }
@@ -88,10 +93,10 @@ TEST_CASE("shapes that cannot be planned are one clear error with the remedy, th
   CHECK(refused([](problem& p) { p.shape.value_dim = 257; }) == at + "value_dim must be 1 to 256, got 257");
   CHECK(refused([](problem& p) { p.shape.value_dim = -1; }) == at + "value_dim must be 1 to 256, got -1");
   CHECK(refused([](problem& p) { p.shape.batch = -1; }) == at + "batch must not be negative, got -1");
-  CHECK(refused([](problem& p) { p.shape.joint_kv = -2; }) == at + "joint tokens must not be negative, got -2");
-  CHECK(refused([](problem& p) { p.shape.joint_q = -3; }) == at + "joint tokens must not be negative, got -3");
+  CHECK(refused([](problem& p) { p.shape.joint_kv = -2; }) == at + "joint tokens must be 0 to 2^31 - 1, got -2");
+  CHECK(refused([](problem& p) { p.shape.joint_q = -3; }) == at + "joint tokens must be 0 to 2^31 - 1, got -3");
   CHECK(refused([](problem& p) { p.options.capacity.tokens_per_rank = -1; }) ==
-        at + "capacity must not be negative, ranges_per_tile at least 1");
+        at + "capacity must be 0 to 2^31 - 1 tokens, ranges_per_tile 1 to 2^31 - 1");
   CHECK(refused([](problem& p) { p.options.capacity.tokens_per_rank = 3; }) ==
         at + "a rank holds more than capacity.tokens_per_rank; give a larger capacity");
 }
@@ -147,8 +152,9 @@ TEST_CASE("whatever one rank gives otherwise than the rest is one error on all o
   check_disagreement("kv_heads", [](problem& p) { p.shape.kv_heads = 2; });
   check_disagreement("head_dim", [](problem& p) { p.shape.head_dim = 8; });
   check_disagreement("value_dim", [](problem& p) { p.shape.value_dim = 3; });
-  check_disagreement("joint tokens", [](problem& p) { p.shape.joint_kv = 1; });
-  check_disagreement("the scale (bits)", [](problem& p) { p.options.scale = 0.25f; });
+  check_disagreement("joint_q", [](problem& p) { p.shape.joint_q = 1; });
+  check_disagreement("joint_kv", [](problem& p) { p.shape.joint_kv = 1; });
+  check_disagreement("the scale", [](problem& p) { p.options.scale = 0.25f; });
   check_disagreement("the schedule", [](problem& p) { p.options.schedule = schedule::pass_along; });
   check_disagreement("passes", [](problem& p) { p.options.passes = forward_only; });
   check_disagreement("reuse", [](problem& p) { p.options.reuse = reuse::saved; });

@@ -73,9 +73,6 @@ void check_two_owners(const L& layout, const std::string& what) {
     for (const std::string& text : said) CHECK(text == said[0]);
   }
 }
-any_layout swapped_rows(index_t tokens, index_t a, index_t b) {
-  return any_layout(reordered{swapped{a, b}, contiguous{.tokens = tokens, .ranks = 4}}, "two rows swapped");
-}
 
 }  // namespace
 
@@ -94,8 +91,10 @@ TEST_CASE("layouts that differ in one interior row are a disagreement before dat
     for (const bool keys : {false, true}) {
       const auto said = said_by_ranks([&, a = a, b = b](int r) {
         problem p = plain(n);
-        p.q_layout = p.kv_layout = swapped_rows(n, 0, 1);
-        if (r == 3) (keys ? p.kv_layout : p.q_layout) = any_layout(reordered{swapped{a, b}, p.q_layout}, "two more");
+        const reordered all{swapped{0, 1}, contiguous{.tokens = n, .ranks = 4}};
+        const any_layout two_more(reordered{swapped{a, b}, all}, "two more swapped");
+        p.q_layout = p.kv_layout = any_layout(all, "two rows swapped");
+        if (r == 3) (keys ? p.kv_layout : p.q_layout) = two_more;
         return p;
       });
       const std::string on = keys ? "the layout of the keys: " : "the layout: ";

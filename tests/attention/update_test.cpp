@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Layouts and masks that change every step, within the capacity and memory of one plan.
+#include <barrier>
 #include <mutex>
 #include <random>
 
@@ -128,54 +129,29 @@ TEST_CASE("an update beyond the capacity is a clear error on every rank, and the
   fewer_ranks.q_layout = contiguously(9, 2);
   std::array<std::vector<std::string>, 4> said;
   outcome<float> got = empty_outcome(p);
+  std::barrier prepared(4);  // else a peer may hear of the fault in its prepare
   run_ranks(4, [&](threads::transport world) {
     rank_run rank(world, p);
     rank.prepare();
+    prepared.arrive_and_wait();
     for (const problem* bad : {&more, &negative, &fewer_ranks}) {
       const failure f = rank.plan.try_update(bad->q_layout, bad->kv_layout, bad->mask, rank.given);
       said[static_cast<std::size_t>(world.rank())].push_back(f ? f->what() : "updated");
     }
     const failure unprepared = rank.plan.try_update(p.q_layout, p.kv_layout, p.mask, seqpar::memory{});
     said[static_cast<std::size_t>(world.rank())].push_back(unprepared ? unprepared->what() : "updated");
+    check(world.recover());  // too little memory may be one rank's own: it was told to all
     check(rank.forward());
     check(rank.backward());
     rank.store(p, got);
   });
   CHECK(said[0][0] ==
-        "[seqpar] attention_plan::update: a rank would hold more than capacity.tokens_per_rank (5); plan with a larger "
-        "capacity");
+        "[seqpar] plan_attention: a rank holds more than capacity.tokens_per_rank; give a larger capacity");
   CHECK(said[0][1].find("first_keys: count counts keys; give 0 or more") != std::string::npos);
   CHECK(said[0][2].find("dealt over 2 ranks, the mesh has 4") != std::string::npos);
   CHECK(said[0][3].find("give plan.memory() bytes") != std::string::npos);
   for (const auto& text : said) CHECK(text == said[0]);
   CHECK(fault_of(p, got, definition<float>(p, recipe_tensors(p))) == "");
-}
-
-TEST_CASE("a plan without capacity takes updates of its own size and refuses what needs more memory") {
-  problem p = base(2, {.ring = 2, .all_to_all = 1}, schedule::direct, reuse::resend, 0);
-  p.q_layout = p.kv_layout = contiguously(12, 2);
-  p.mask = see_all;
-  problem other = p;
-  other.mask = see_past;
-  problem larger = p;
-  larger.q_layout = larger.kv_layout = contiguously(64, 2);
-  outcome<float> got = empty_outcome(other);
-  std::array<std::string, 2> said;
-  run_ranks(2, [&](threads::transport world) {
-    rank_run rank(world, p);
-    rank.prepare();
-    check(rank.forward());
-    rank.update(other);
-    check(rank.forward());
-    check(rank.backward());
-    rank.store(other, got);
-    const failure f = rank.plan.try_update(larger.q_layout, larger.kv_layout, larger.mask, rank.given);
-    said[static_cast<std::size_t>(world.rank())] = f ? f->what() : "updated";
-  });
-  CHECK(fault_of(other, got, definition<float>(other, recipe_tensors(other))) == "");
-  CHECK(said[0] ==
-        "[seqpar] attention_plan::update: needs more memory than was planned for; plan with a larger capacity");
-  CHECK(said[1] == said[0]);
 }
 
 }  // namespace seqpar::test

@@ -21,7 +21,7 @@ std::string planned(exchange_options o) {
   if (plan.ok()) return "planned";
   return plan.failure().code() == errc::invalid_argument ? plan.failure().what() : "another code";
 }
-/// row_bytes large, from a place that is aligned to memory_alignment.
+/// The first number that is aligned to memory_alignment.
 float* aligned(std::vector<float>& x) {
   const auto address = reinterpret_cast<std::uintptr_t>(x.data()), line = std::uintptr_t{memory_alignment};
   return reinterpret_cast<float*>((address + line - 1) / line * line);
@@ -29,28 +29,29 @@ float* aligned(std::vector<float>& x) {
 
 }  // namespace
 
-TEST_CASE("sizes whose product does not fit 64 bits are refused while planning, by the name of one of them") {
+TEST_CASE("sizes whose product does not fit 64 bits are refused while planning") {
   for (const exchange_options& o :
        {exchange_options{.row_bytes = power(60), .batch = 1000}, exchange_options{.row_bytes = power(62)},
         exchange_options{.row_bytes = 4, .batch = power(61)}, exchange_options{.row_bytes = INT64_MAX}}) {
     const std::string said = planned(o);
     CHECK_MESSAGE(said.starts_with("[seqpar] plan_gather: "), said);
-    CHECK_MESSAGE((said.find("row_bytes") != std::string::npos || said.find("batch") != std::string::npos), said);
+    CHECK_MESSAGE(said.find("2^62 bytes") != std::string::npos, said);
   }
   CHECK(planned({.row_bytes = power(20), .batch = 1000}) == "planned");  // large, and fits
 }
 
-TEST_CASE("buffers inside of the plan's memory are refused, and so is a result that overlaps itself [E4]") {
+TEST_CASE("buffers inside of the plan's memory are refused by the name of the overlap [E4]") {
   run_ranks(1, [](threads::transport t) {
     auto plan = plan_gather(ring(t), contiguous{.tokens = 8, .ranks = 1}, {.row_bytes = 8});
     const memory_sizes sizes = plan.memory();
     REQUIRE(sizes.scratch >= 64);
     std::vector<float> arena(static_cast<std::size_t>(sizes.scratch) / sizeof(float) + 64), x(16, 1), y(16);
     float* const inside = aligned(arena);
-    const seqpar::memory given{.scratch = {inside, sizes.scratch}};
+    seqpar::memory given;
+    given.scratch = {inside, sizes.scratch};
     plan.prepare(given, on_host{});
     const auto refused = [&](const char* what, const status& s) {
-      CHECK_MESSAGE(s.code() == errc::overlapping_buffers, what << ": " << s.message());
+      CHECK_MESSAGE(s.code() == errc::overlapping_buffers, std::string(what) << ": " << s.message());
       CHECK(t.recover().ok());
     };
     refused("in", plan.forward(inside, y.data(), given, on_host{}));
@@ -60,14 +61,12 @@ TEST_CASE("buffers inside of the plan's memory are refused, and so is a result t
     refused("d_in in the last byte", plan.adjoint<float>(x.data(), inside + sizes.scratch / 4 - 1, given, on_host{}));
     refused("out of inverse", plan.inverse(inside, y.data(), given, on_host{}));
     refused("in of inverse", plan.inverse(x.data(), inside, given, on_host{}));
-    refused("rows of out at half their length", plan.forward(x.data(), {y.data(), 4}, given, on_host{}));
-    refused("rows of d_in at half their length", plan.adjoint<float>(x.data(), {y.data(), 4}, given, on_host{}));
     CHECK(plan.forward(x.data(), y.data(), given, on_host{}).ok());
     CHECK(plan.adjoint<float>(x.data(), y.data(), given, on_host{}).ok());
   });
 }
 
-TEST_CASE("rows of a result may lie backwards or apart, and inputs may overlap themselves") {
+TEST_CASE("rows of a result may lie backwards or apart") {
   run_ranks(1, [](threads::transport t) {
     auto plan = plan_gather(ring(t), contiguous{.tokens = 8, .ranks = 1}, {.row_bytes = 4});
     const host_memory memory(plan.memory());
@@ -78,6 +77,23 @@ TEST_CASE("rows of a result may lie backwards or apart, and inputs may overlap t
     CHECK(plan.forward(x.data(), {apart.data(), 12}, memory, on_host{}).ok());
     CHECK(apart[21] == 7);
     CHECK(apart[22] == -1);
-    CHECK(plan.forward({x.data(), 2}, y.data(), memory, on_host{}).ok());
+  });
+}
+
+TEST_CASE("a result whose rows share bytes is refused by the name of the overlap [E4]") {
+  run_ranks(1, [](threads::transport t) {
+    auto plan = plan_gather(ring(t), contiguous{.tokens = 8, .ranks = 1}, {.row_bytes = 8, .batch = 2});
+    const host_memory memory(plan.memory());
+    plan.prepare(memory, on_host{});
+    std::vector<float> x(32, 1), y(32);
+    const auto refused = [&](const char* what, const status& s) {
+      CHECK_MESSAGE(s.code() == errc::overlapping_buffers, std::string(what) << ": " << s.message());
+      CHECK(t.recover().ok());
+    };
+    refused("rows of out", plan.forward(x.data(), {y.data(), 4}, memory, on_host{}));
+    refused("items of out", plan.forward(x.data(), {y.data(), 8, 32}, memory, on_host{}));
+    refused("rows of in, of inverse", plan.inverse(x.data(), {y.data(), 4}, memory, on_host{}));
+    refused("rows of d_in", plan.adjoint<float>(x.data(), {y.data(), 4}, memory, on_host{}));
+    CHECK(plan.forward({x.data(), 4}, y.data(), memory, on_host{}).ok());
   });
 }

@@ -29,6 +29,9 @@ set_tests_properties(package.single_header PROPERTIES FIXTURES_REQUIRED single_h
 seqpar_add_script_test(
   package.no_exceptions ${here}/one_line.cmake CXX=${CMAKE_CXX_COMPILER} SOURCE=${here}/consumer.cpp
   DIR=${there}/no_exceptions COPY=${PROJECT_SOURCE_DIR}/include/seqpar FLAGS=-fno-exceptions)
+seqpar_add_script_test(
+  package.no_exceptions.disagree ${here}/one_line.cmake CXX=${CMAKE_CXX_COMPILER} SOURCE=${here}/disagree.cpp
+  DIR=${there}/no_exceptions_disagree COPY=${PROJECT_SOURCE_DIR}/include/seqpar FLAGS=-fno-exceptions)
 
 # Two translation units that include everything link: no definition is doubled.
 add_executable(seqpar_two_units ${here}/consumer.cpp ${here}/other_unit.cpp)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A transport that moves one piece of memory at a time, where strided blocks are handed over.
-// expect: contiguous_only
+// expect: a transport with access contiguous_only must pack them itself and say strided
 #include <seqpar/attention/plan.hpp>
 #include <seqpar/exchange/gather.hpp>
 #include <seqpar/layout/contiguous.hpp>
