@@ -32,8 +32,10 @@ enum class errc {
 class [[nodiscard]] status {
  public:
   constexpr status() = default;
-  /// `text` must be a literal; `rank` is the rank at fault (−1: none in particular).
-  constexpr status(errc code, const char* text, int rank = -1) : code_(code), rank_(rank), text_(text) {}
+  /// `text` and `subject` must be literals; `rank` is the rank at fault (−1: none in particular), `subject` what is
+  /// meant.
+  constexpr status(errc code, const char* text, int rank = -1, const char* subject = "")
+      : code_(code), rank_(rank), text_(text), subject_(subject) {}
   constexpr errc code() const { return code_; }
   constexpr int rank() const { return rank_; }
   constexpr const char* text() const { return text_; }
@@ -42,6 +44,7 @@ class [[nodiscard]] status {
   std::string message() const {
     std::string m = "[seqpar] ";
     m += text_;
+    if (*subject_) m += std::string(": ") + subject_;
     if (rank_ >= 0) m += " (rank " + std::to_string(rank_) + ")";
     return m;
   }
@@ -50,6 +53,7 @@ class [[nodiscard]] status {
   errc code_ = errc::ok;
   int rank_ = -1;
   const char* text_ = "ok";
+  const char* subject_ = "";
 };
 
 /// What planning throws: one sentence with the remedy, "[seqpar] where: what is wrong; what to do".
@@ -87,6 +91,10 @@ class [[nodiscard]] result {
     if (!ok()) raise(failure());
     return *std::get_if<0>(&content_);
   }
+  const T& value() const& {
+    if (!ok()) raise(failure());
+    return *std::get_if<0>(&content_);
+  }
   T&& value() && {
     if (!ok()) raise(failure());
     return std::move(*std::get_if<0>(&content_));
@@ -96,7 +104,7 @@ class [[nodiscard]] result {
   std::variant<T, error> content_;
 };
 
-/// An error, or none.
+/// An error, or none: true when there is one. `if (failure f = plan.try_prepare(…)) report(f->what());`
 using failure = std::optional<error>;
 
 namespace detail {

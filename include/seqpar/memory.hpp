@@ -36,16 +36,23 @@ struct memory {
 
 /// Is every region as large as asked for and aligned?
 inline status check_memory(const memory& given, const memory_sizes& asked) {
-  const std::pair<region, index_t> kinds[] = {{given.tables, asked.tables},
-                                              {given.scratch, asked.scratch},
-                                              {given.exchange, asked.exchange},
-                                              {given.saved, asked.saved}};
-  for (const auto& [r, bytes] : kinds) {
+  struct kind {
+    region r;
+    index_t bytes;
+    const char* name;
+  };
+  const kind kinds[] = {{given.tables, asked.tables, "tables"},
+                        {given.scratch, asked.scratch, "scratch"},
+                        {given.exchange, asked.exchange, "exchange"},
+                        {given.saved, asked.saved, "saved"}};
+  for (const auto& [r, bytes, name] : kinds) {
     if (bytes == 0) continue;
     if (r.pointer == nullptr || r.bytes < bytes)
-      return {errc::memory_too_small, "memory: a region is smaller than the plan asked for; give plan.memory() bytes"};
+      return {errc::memory_too_small, "memory: a region is smaller than the plan asked for; give plan.memory() bytes",
+              -1, name};
     if (reinterpret_cast<std::uintptr_t>(r.pointer) % static_cast<std::uintptr_t>(memory_alignment) != 0)
-      return {errc::memory_misaligned, "memory: a region is not aligned; align it to seqpar::memory_alignment"};
+      return {errc::memory_misaligned, "memory: a region is not aligned; align it to seqpar::memory_alignment", -1,
+              name};
   }
   return {};
 }
@@ -71,7 +78,7 @@ class host_memory {
     for (region r : {view_.tables, view_.scratch, view_.exchange, view_.saved})
       if (r.pointer) ::operator delete (r.pointer, std::align_val_t{memory_alignment});
   }
-  operator memory() const { return view_; }
+  operator memory() const { return view_; }  ///< a view: it must not outlive this
 
  private:
   memory view_;

@@ -4,8 +4,25 @@
 #include <barrier>
 
 #include <tests/attention/rank.hpp>
+#include <tests/support/layouts.hpp>
 
 namespace seqpar::test {
+
+/// A layout over two ranks that notes whether it was asked about a rank which it has not.
+struct over_two {
+  index_t tokens;
+  std::atomic<bool>* asked_beyond;
+  index_t token_count() const { return tokens; }
+  int rank_count() const { return 2; }
+  index_t count_of(int rank) const {
+    if (rank >= 2) asked_beyond->store(true);
+    return tokens / 2;
+  }
+  index_t global_of(int rank, index_t local) const { return count_of(rank) * rank + local; }
+  place place_of(index_t g) const { return {static_cast<int>(g / (tokens / 2)), g % (tokens / 2)}; }
+  friend bool operator==(const over_two&, const over_two&) = default;
+};
+
 namespace {
 
 /// Queries of the first half see themselves and the last key, those of the second half themselves. When `scattered`, 64
@@ -21,21 +38,6 @@ struct nearby {
     const index_t k = tokens / 2 + q % 64 * 512;
     return make_intervals({k, k + 1}, {k + 256, k + 257});
   }
-};
-
-/// A layout over two ranks that notes whether it was asked about a rank which it has not.
-struct over_two {
-  index_t tokens;
-  std::atomic<bool>* asked_beyond;
-  index_t token_count() const { return tokens; }
-  int rank_count() const { return 2; }
-  index_t count_of(int rank) const {
-    if (rank >= 2) asked_beyond->store(true);
-    return tokens / 2;
-  }
-  index_t global_of(int rank, index_t local) const { return count_of(rank) * rank + local; }
-  place place_of(index_t g) const { return {static_cast<int>(g / (tokens / 2)), g % (tokens / 2)}; }
-  friend bool operator==(const over_two&, const over_two&) = default;
 };
 
 problem base(index_t tokens, int ranks, index_t capacity) {
@@ -82,6 +84,7 @@ TEST_CASE("an update whose tables do not fit on one rank fails the next run of a
   p.options.capacity.ranges_per_tile = 1;
   p.mask = any_mask(nearby{n, false}, "itself");
   const any_mask finer(nearby{n, true}, "scattered");
+  const any_layout cut(reordered{swapped{half, half + 5}, contiguous{.tokens = n, .ranks = 2}}, "cut");
   std::array<std::string, 2> said;
   std::array<status, 2> ran, later;
   std::array<bool, 2> right{};
@@ -95,7 +98,7 @@ TEST_CASE("an update whose tables do not fit on one rank fails the next run of a
     check(rank.forward());
     const std::vector<float> out = rank.out;
     prepared.arrive_and_wait();
-    const failure f = rank.plan.try_update(p.q_layout, p.kv_layout, finer, rank.given);
+    const failure f = rank.plan.try_update(p.q_layout, cut, finer, rank.given);
     said[me] = f ? f->what() : "updated";
     ran[me] = rank.forward();
     check(world.recover());

@@ -75,7 +75,7 @@ std::vector<told> run_with(planted fault, int at_fault, mesh_shape team_shape, s
   std::vector<told> all(static_cast<std::size_t>(ranks));
   std::barrier here(ranks);
   threads::options world{.ranks = ranks};
-  world.deadline = std::chrono::seconds(60);
+  world.deadline = std::chrono::seconds(15);
   run_ranks(world, [&](threads::transport t) {
     told& said = all[static_cast<std::size_t>(t.rank())];
     planted mine;
@@ -156,11 +156,10 @@ TEST_CASE("a launch that fails in the middle of a run is told to the peers at on
         for (;; ++launches) {
           const auto start = std::chrono::steady_clock::now();
           const auto all = run_with({.launch = launches + 1}, 2, team, s, where);
-          CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
-          if (all[2].at_once.ok()) break;
+          if (all[2].at_once.ok() || launches == 20) break;
           CAPTURE(launches);
           CHECK(fault_in(all, 2, errc::transport_failed, launches == 0) == "");
-          if (launches == 20) break;
+          REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // without a deadline
         }
         CHECK(launches >= 1);
         CHECK(launches < 20);

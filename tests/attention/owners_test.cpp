@@ -3,36 +3,10 @@
 #include <array>
 
 #include <tests/attention/rank.hpp>
+#include <tests/support/layouts.hpp>
 
 namespace seqpar::test {
 namespace {
-
-/// Contiguous, but row 1 of rank 1 claims position 1, which is rank 0's.
-struct claims_twice {
-  index_t tokens;
-  int ranks;
-  index_t each() const { return tokens / ranks; }
-  index_t token_count() const { return tokens; }
-  int rank_count() const { return ranks; }
-  index_t count_of(int) const { return each(); }
-  index_t global_of(int rank, index_t local) const { return rank == 1 && local == 1 ? 1 : rank * each() + local; }
-  place place_of(index_t g) const { return {static_cast<int>(g / each()), g % each()}; }
-  claims_twice resized(index_t n) const { return {n, ranks}; }
-  friend bool operator==(const claims_twice&, const claims_twice&) = default;
-};
-/// No bijection: 5 and 6 both become 6.
-struct merges_two {
-  index_t from(index_t i) const { return i == 5 ? 6 : i; }
-  index_t to(index_t i) const { return i; }
-  friend bool operator==(const merges_two&, const merges_two&) = default;
-};
-/// Two positions change places.
-struct swapped {
-  index_t a, b;
-  constexpr index_t from(index_t i) const { return i == a ? b : i == b ? a : i; }
-  constexpr index_t to(index_t i) const { return from(i); }
-  friend constexpr bool operator==(swapped, swapped) = default;
-};
 
 problem plain(index_t tokens) {
   attention_case c{.tokens = tokens, .shape = {.heads = 1, .kv_heads = 1, .head_dim = 1}, .mask = see_past};
@@ -87,18 +61,18 @@ TEST_CASE("two owners of a row in a layout of the caller's own are refused while
 
 TEST_CASE("layouts that differ in one interior row are a disagreement before data moves, wherever the row lies [J6]") {
   const index_t n = 256;
-  for (const auto& [a, b] : {std::pair<index_t, index_t>{2, 34}, {2, 130}, {77, 78}, {200, 201}})
+  for (const swapped& other : {swapped{2, 34}, swapped{2, 130}, swapped{77, 78}, swapped{200, 201}})
     for (const bool keys : {false, true}) {
-      const auto said = said_by_ranks([&, a = a, b = b](int r) {
+      const auto said = said_by_ranks([&](int r) {
         problem p = plain(n);
         const reordered all{swapped{0, 1}, contiguous{.tokens = n, .ranks = 4}};
-        const any_layout two_more(reordered{swapped{a, b}, all}, "two more swapped");
+        const any_layout two_more(reordered{other, all}, "two more swapped");
         p.q_layout = p.kv_layout = any_layout(all, "two rows swapped");
         if (r == 3) (keys ? p.kv_layout : p.q_layout) = two_more;
         return p;
       });
       const std::string on = keys ? "the layout of the keys: " : "the layout: ";
-      CHECK_MESSAGE(said[0].starts_with("[seqpar] plan_attention: ranks disagree on " + on), a << ": " << said[0]);
+      CHECK_MESSAGE(said[0].starts_with("[seqpar] plan_attention: ranks disagree on " + on), said[0]);
       CHECK(said[0].find("rank 3") != std::string::npos);
       for (const std::string& text : said) CHECK(text == said[0]);
     }

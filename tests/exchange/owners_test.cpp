@@ -8,37 +8,15 @@
 
 #include <seqpar/transport/recorder.hpp>
 #include <tests/exchange/harness.hpp>
+#include <tests/support/layouts.hpp>
 
 using namespace exchange_test;
 
 namespace {
 
-/// Contiguous, but row 1 of rank 1 claims position 1, which is rank 0's.
-struct claims_twice {
-  index_t tokens;
-  int ranks;
-  index_t each() const { return tokens / ranks; }
-  index_t token_count() const { return tokens; }
-  int rank_count() const { return ranks; }
-  index_t count_of(int) const { return each(); }
-  index_t global_of(int rank, index_t local) const { return rank == 1 && local == 1 ? 1 : rank * each() + local; }
-  place place_of(index_t g) const { return {static_cast<int>(g / each()), g % each()}; }
-  claims_twice resized(index_t n) const { return {n, ranks}; }
-  friend bool operator==(const claims_twice&, const claims_twice&) = default;
-};
-/// No bijection: 5 and 6 both become 6.
-struct merges_two {
-  index_t from(index_t i) const { return i == 5 ? 6 : i; }
-  index_t to(index_t i) const { return i; }
-  friend bool operator==(const merges_two&, const merges_two&) = default;
-};
-/// Two positions change places.
-struct swapped {
-  index_t a, b;
-  constexpr index_t from(index_t i) const { return i == a ? b : i == b ? a : i; }
-  constexpr index_t to(index_t i) const { return from(i); }
-  friend constexpr bool operator==(swapped, swapped) = default;
-};
+using test::claims_twice;
+using test::merges_two;
+using test::swapped;
 
 const index_t n = 256;
 const exchange_options options{.row_bytes = 4};
@@ -93,18 +71,17 @@ TEST_CASE("layouts of the library are accepted as they are") {
 }
 
 TEST_CASE("permutations that differ in two entries are a disagreement, and nothing but it was sent [J6]") {
-  for (const auto& [a, b] : {std::pair<index_t, index_t>{2, 34}, {2, 130}, {77, 78}, {200, 201}}) {
+  for (const swapped& other : {swapped{2, 34}, swapped{2, 130}, swapped{77, 78}, swapped{200, 201}}) {
     std::array<std::string, 4> said;
-    run_ranks(4, [&, a = a, b = b](threads::transport t) {
-      const reordered<swapped, contiguous> layout{t.rank() == 3 ? swapped{a, b} : swapped{0, 1},
-                                                  {.tokens = n, .ranks = 4}};
+    run_ranks(4, [&](threads::transport t) {
+      const reordered<swapped, contiguous> layout{t.rank() == 3 ? other : swapped{0, 1}, {.tokens = n, .ranks = 4}};
       auto plan = plan_gather(ring(t), layout, options);
       const host_memory memory(plan.memory());
       const failure f = plan.try_prepare(memory, on_host{});
       said[static_cast<std::size_t>(t.rank())] = f ? f->what() : "prepared";
       check(t.recover());
     });
-    CHECK_MESSAGE(said[0].find("ranks disagree on the layout: ranks 0,1,2") != std::string::npos, a << ": " << said[0]);
+    CHECK_MESSAGE(said[0].find("ranks disagree on the layout: ranks 0,1,2") != std::string::npos, said[0]);
     CHECK(said[0].find("against rank 3") != std::string::npos);
     for (const std::string& text : said) CHECK(text == said[0]);
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A transport that moves one piece of memory at a time, where strided blocks are handed over.
+// A transport that moves one piece of memory at a time, where attention hands over strided blocks.
 // expect: a transport with access contiguous_only must pack them itself and say strided
 #include <seqpar/attention/plan.hpp>
-#include <seqpar/exchange/gather.hpp>
 #include <seqpar/layout/contiguous.hpp>
 #include <seqpar/mask/causal.hpp>
 #include <seqpar/transport/self.hpp>
@@ -16,11 +15,7 @@ struct one_piece : seqpar::self {
 };
 
 int main() {
-  const seqpar::contiguous layout{.tokens = 8, .ranks = 1};
-#ifndef GATHER
-  (void)seqpar::try_plan_attention<float>(seqpar::ring(one_piece{}), layout, seqpar::causal{},
-                                          {.heads = 1, .kv_heads = 1, .head_dim = 4});
-#else
-  (void)seqpar::try_plan_gather(seqpar::ring(one_piece{}), layout, {.row_bytes = 4});
-#endif
+  auto plan = seqpar::plan_attention<float>(seqpar::ring(one_piece{}), seqpar::contiguous{.tokens = 8, .ranks = 1},
+                                            seqpar::causal{}, {.heads = 1, .kv_heads = 1, .head_dim = 4});
+  return plan.forward({}, seqpar::memory{}, seqpar::on_host{}).ok();
 }

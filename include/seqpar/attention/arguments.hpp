@@ -51,63 +51,70 @@ struct backward_arguments {
 
 namespace detail {
 
-/// Collects the buffers of one run; the first thing wrong with them is its status.
+/// Collects the buffers of one run; the first thing wrong with them is its status, which names the buffer.
 class buffer_checks {
  public:
   template <class T>
-  void input(const rows_view<T>& v, std::array<index_t, 4> shape) {
-    rows(v, shape, false);
+  void input(const char* name, const rows_view<T>& v, std::array<index_t, 4> shape) {
+    rows(name, v, shape, false);
   }
   template <class T>
-  void output(const rows_view<T>& v, std::array<index_t, 4> shape) {
-    rows(v, shape, true);
+  void output(const char* name, const rows_view<T>& v, std::array<index_t, 4> shape) {
+    rows(name, v, shape, true);
   }
   template <class T>
-  void input(const heads_view<T>& v, std::array<index_t, 3> shape) {
-    numbers(v, shape, false);
+  void input(const char* name, const heads_view<T>& v, std::array<index_t, 3> shape) {
+    numbers(name, v, shape, false);
   }
   template <class T>
-  void output(const heads_view<T>& v, std::array<index_t, 3> shape) {
-    numbers(v, shape, true);
+  void output(const char* name, const heads_view<T>& v, std::array<index_t, 3> shape) {
+    numbers(name, v, shape, true);
   }
-  void memory(const region& r, index_t used) { add({{r.pointer, 1, used, used, used, used}, 1, 1}, true); }
+  void memory(const char* name, const region& r, index_t used) {
+    add(name, {{r.pointer, 1, used, used, used, used}, 1, 1}, true);
+  }
   const status& outcome() const { return status_; }
 
  private:
   template <class T>
-  void rows(const rows_view<T>& v, std::array<index_t, 4> shape, bool written) {
+  void rows(const char* name, const rows_view<T>& v, std::array<index_t, 4> shape, bool written) {
     if (v.shape != shape) {
       if (shape[0] * shape[1] * shape[2] * shape[3] != 0 || v.pointer != nullptr)
-        fail({errc::invalid_argument, "attention: a tensor has another shape than was planned"});
+        fail(errc::invalid_argument,
+             "attention: a tensor is missing or has another shape than planned; attention_shape tells the shapes",
+             name);
       return;
     }
     if (v.shape[3] > 1 && v.stride[3] != 1)
-      fail({errc::invalid_argument, "attention: the last dimension of a tensor must be dense (stride 1)"});
-    add({array_of(v), shape[1], shape[2]}, written);
+      fail(errc::invalid_argument, "attention: the last dimension of a tensor must be dense; give stride 1", name);
+    add(name, {array_of(v), shape[1], shape[2]}, written);
   }
   template <class T>
-  void numbers(const heads_view<T>& v, std::array<index_t, 3> shape, bool written) {
+  void numbers(const char* name, const heads_view<T>& v, std::array<index_t, 3> shape, bool written) {
     if (v.shape != shape) {
       if (shape[0] * shape[1] * shape[2] != 0 || v.pointer != nullptr)
-        fail({errc::invalid_argument, "attention: lse or dlse has another shape than was planned"});
+        fail(errc::invalid_argument,
+             "attention: lse or dlse is missing or has another shape than planned; give [batch, heads, rows]", name);
       return;
     }
-    add({array_of(v), shape[2], shape[1]}, written);
+    add(name, {array_of(v), shape[2], shape[1]}, written);
   }
-  void add(const placed_array& a, bool written) {
+  void add(const char* name, const placed_array& a, bool written) {
     if (!a.has_bytes()) return;
-    if (a.array.pointer == nullptr) return fail({errc::invalid_argument, "attention: a tensor with elements is null"});
+    if (a.array.pointer == nullptr)
+      return fail(errc::invalid_argument, "attention: a tensor with elements is null", name);
     if (written && !one_place_each(a))
-      return fail({errc::overlapping_buffers, "attention: the strides of an output give two elements one place"});
+      return fail(errc::overlapping_buffers, "attention: the strides of an output give two elements one place", name);
     for (int i = 0; i < count_; ++i)
       if ((written || written_[i]) && may_share(a, seen_[i]))
-        return fail({errc::overlapping_buffers, "attention: an output or work memory overlaps another buffer"});
+        return fail(errc::overlapping_buffers,
+                    "attention: an output or work memory overlaps another buffer; give separate memory", name);
     if (count_ == most) return;
     written_[count_] = written;
     seen_[count_++] = a;
   }
-  void fail(status s) {
-    if (status_.ok()) status_ = s;
+  void fail(errc code, const char* text, const char* name) {
+    if (status_.ok()) status_ = {code, text, -1, name};
   }
 
   static constexpr int most = 32;

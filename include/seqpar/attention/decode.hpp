@@ -48,7 +48,7 @@ class decode_plan {
     if (failure f = try_prepare(given, exec)) raise(*f);
   }
   template <class Exec>
-  failure try_prepare(const seqpar::memory& given, Exec exec) {
+  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
     if (status s = check_memory(given, sizes_); !s.ok()) {
       team_.transport().abort(s);
       return error(s);
@@ -102,10 +102,10 @@ class decode_plan {
     if (status s = check_cache(cache); !s.ok()) return fail(s);
     if (fresh > tokens) return fail({errc::invalid_argument, "decode: more new tokens than the cache has"});
     detail::buffer_checks buffers;
-    buffers.input(a.k, {n.batch, fresh, n.kv_heads, n.head_dim});
-    buffers.input(a.v, {n.batch, fresh, n.kv_heads, n.v_dim()});
-    buffers.output(a.k_cache, {n.batch, rows, own_kv_.size(), n.head_dim});
-    buffers.output(a.v_cache, {n.batch, rows, own_kv_.size(), n.v_dim()});
+    buffers.input("k", a.k, {n.batch, fresh, n.kv_heads, n.head_dim});
+    buffers.input("v", a.v, {n.batch, fresh, n.kv_heads, n.v_dim()});
+    buffers.output("k_cache", a.k_cache, {n.batch, rows, own_kv_.size(), n.head_dim});
+    buffers.output("v_cache", a.v_cache, {n.batch, rows, own_kv_.size(), n.v_dim()});
     if (!buffers.outcome().ok()) return fail(buffers.outcome());
     const auto copy = [&](const rows_view<const T>& from, const rows_view<T>& to, index_t i, index_t row) {
       for (index_t b = 0; b < n.batch; ++b)
@@ -129,14 +129,14 @@ class decode_plan {
     const attention_shape n = shape_.attention();
     const index_t q = tables_.query_count(), rows = shape_.cache_rows;
     detail::buffer_checks buffers;
-    buffers.input(a.q, {n.batch, q, n.heads, n.head_dim});
-    buffers.input(a.k, {n.batch, rows, own_kv_.size(), n.head_dim});
-    buffers.input(a.v, {n.batch, rows, own_kv_.size(), n.v_dim()});
-    buffers.output(a.out, {n.batch, q, n.heads, n.v_dim()});
-    if (a.lse.pointer) buffers.output(a.lse, {n.batch, n.heads, q});
-    for (const auto& [r, bytes] : {std::pair{given.tables, sizes_.tables}, std::pair{given.scratch, sizes_.scratch},
-                                   std::pair{given.exchange, sizes_.exchange}})
-      buffers.memory(r, bytes);
+    buffers.input("q", a.q, {n.batch, q, n.heads, n.head_dim});
+    buffers.input("k", a.k, {n.batch, rows, own_kv_.size(), n.head_dim});
+    buffers.input("v", a.v, {n.batch, rows, own_kv_.size(), n.v_dim()});
+    buffers.output("out", a.out, {n.batch, q, n.heads, n.v_dim()});
+    if (a.lse.pointer) buffers.output("lse", a.lse, {n.batch, n.heads, q});
+    buffers.memory("memory.tables", given.tables, sizes_.tables);
+    buffers.memory("memory.scratch", given.scratch, sizes_.scratch);
+    buffers.memory("memory.exchange", given.exchange, sizes_.exchange);
     if (!buffers.outcome().ok()) return fail(buffers.outcome());
     if (n.batch * q == 0) return {};
 

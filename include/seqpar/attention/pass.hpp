@@ -14,7 +14,6 @@ namespace detail {
 /// The members along one axis through (ring, group): index → rank of the transport.
 template <class Mesh>
 struct axis_view {
-  using transport_type = typename Mesh::transport_type;
   const Mesh& team;
   axis along;
   int ring, group;

@@ -55,6 +55,7 @@ template <element T, attention_mask Mask, transport Transport, block_kernel Kern
           element Grad = T>
 class attention_plan {
  public:
+  static_assert(detail::moves_strided<Transport>());
   using forward_type = forward_arguments<T, Out>;
   using backward_type = backward_arguments<T, Out, Grad>;
 
@@ -72,7 +73,7 @@ class attention_plan {
     if (failure f = try_prepare(given, exec)) raise(*f);
   }
   template <class Exec>
-  failure try_prepare(const seqpar::memory& given, Exec exec) {
+  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
     if (status s = check_memory(given, sizes_); !s.ok()) return error(fail(s));
     if (options_.check == agreement::checked)
       if (failure f = detail::agree(team_, said_, exec)) return f;
@@ -91,7 +92,8 @@ class attention_plan {
     update(layout, layout, mask, given);
   }
   template <sequence_layout QLayout, sequence_layout KvLayout>
-  failure try_update(const QLayout& q, const KvLayout& kv, const Mask& mask, const seqpar::memory& given) {
+  [[nodiscard]] failure try_update(const QLayout& q, const KvLayout& kv, const Mask& mask,
+                                   const seqpar::memory& given) {
     if (!prepared_) return error(errc::not_prepared, "attention_plan::update: call prepare first");
     const char* where = "attention_plan::update";
     if (options_.capacity.tokens_per_rank == 0)
@@ -116,10 +118,10 @@ class attention_plan {
     detail::buffer_checks buffers;
     const auto [n, q, kv] = extents();
     check_inputs(buffers, a);
-    buffers.output(a.out, {n.batch, q, n.heads, n.v_dim()});
-    buffers.output(a.lse, {n.batch, n.heads, q});
-    buffers.output(a.joint.out, {n.batch, n.joint_q, n.heads, n.v_dim()});
-    buffers.output(a.joint.lse, {n.batch, n.heads, n.joint_q});
+    buffers.output("out", a.out, {n.batch, q, n.heads, n.v_dim()});
+    buffers.output("lse", a.lse, {n.batch, n.heads, q});
+    buffers.output("joint.out", a.joint.out, {n.batch, n.joint_q, n.heads, n.v_dim()});
+    buffers.output("joint.lse", a.joint.lse, {n.batch, n.heads, n.joint_q});
     if (status s = ready(given, buffers); !s.ok()) return fail(s);
     return detail::forward_pass<attention_plan, Exec>(*this, carvers(given), exec).run(a);
   }
@@ -132,20 +134,20 @@ class attention_plan {
     detail::buffer_checks buffers;
     const auto [n, q, kv] = extents();
     check_inputs(buffers, a);
-    buffers.input(a.out, {n.batch, q, n.heads, n.v_dim()});
-    buffers.input(a.dout, {n.batch, q, n.heads, n.v_dim()});
-    buffers.input(a.lse, {n.batch, n.heads, q});
-    buffers.input(a.joint.out, {n.batch, n.joint_q, n.heads, n.v_dim()});
-    buffers.input(a.joint.dout, {n.batch, n.joint_q, n.heads, n.v_dim()});
-    buffers.input(a.joint.lse, {n.batch, n.heads, n.joint_q});
-    if (a.dlse.pointer) buffers.input(a.dlse, {n.batch, n.heads, q});
-    if (a.joint.dlse.pointer) buffers.input(a.joint.dlse, {n.batch, n.heads, n.joint_q});
-    buffers.output(a.dq, {n.batch, q, n.heads, n.head_dim});
-    buffers.output(a.dk, {n.batch, kv, n.kv_heads, n.head_dim});
-    buffers.output(a.dv, {n.batch, kv, n.kv_heads, n.v_dim()});
-    buffers.output(a.joint.dq, {n.batch, n.joint_q, n.heads, n.head_dim});
-    buffers.output(a.joint.dk, {n.batch, n.joint_kv, n.kv_heads, n.head_dim});
-    buffers.output(a.joint.dv, {n.batch, n.joint_kv, n.kv_heads, n.v_dim()});
+    buffers.input("out", a.out, {n.batch, q, n.heads, n.v_dim()});
+    buffers.input("dout", a.dout, {n.batch, q, n.heads, n.v_dim()});
+    buffers.input("lse", a.lse, {n.batch, n.heads, q});
+    buffers.input("joint.out", a.joint.out, {n.batch, n.joint_q, n.heads, n.v_dim()});
+    buffers.input("joint.dout", a.joint.dout, {n.batch, n.joint_q, n.heads, n.v_dim()});
+    buffers.input("joint.lse", a.joint.lse, {n.batch, n.heads, n.joint_q});
+    if (a.dlse.pointer) buffers.input("dlse", a.dlse, {n.batch, n.heads, q});
+    if (a.joint.dlse.pointer) buffers.input("joint.dlse", a.joint.dlse, {n.batch, n.heads, n.joint_q});
+    buffers.output("dq", a.dq, {n.batch, q, n.heads, n.head_dim});
+    buffers.output("dk", a.dk, {n.batch, kv, n.kv_heads, n.head_dim});
+    buffers.output("dv", a.dv, {n.batch, kv, n.kv_heads, n.v_dim()});
+    buffers.output("joint.dq", a.joint.dq, {n.batch, n.joint_q, n.heads, n.head_dim});
+    buffers.output("joint.dk", a.joint.dk, {n.batch, n.joint_kv, n.kv_heads, n.head_dim});
+    buffers.output("joint.dv", a.joint.dv, {n.batch, n.joint_kv, n.kv_heads, n.v_dim()});
     if (status s = ready(given, buffers); !s.ok()) return fail(s);
     return detail::backward_pass<attention_plan, Exec>(*this, carvers(given), exec).run(a);
   }
@@ -220,21 +222,22 @@ class attention_plan {
   template <class Arguments>
   void check_inputs(detail::buffer_checks& buffers, const Arguments& a) const {
     const auto [n, q, kv] = extents();
-    buffers.input(a.q, {n.batch, q, n.heads, n.head_dim});
-    buffers.input(a.k, {n.batch, kv, n.kv_heads, n.head_dim});
-    buffers.input(a.v, {n.batch, kv, n.kv_heads, n.v_dim()});
-    buffers.input(a.joint.q, {n.batch, n.joint_q, n.heads, n.head_dim});
-    buffers.input(a.joint.k, {n.batch, n.joint_kv, n.kv_heads, n.head_dim});
-    buffers.input(a.joint.v, {n.batch, n.joint_kv, n.kv_heads, n.v_dim()});
+    buffers.input("q", a.q, {n.batch, q, n.heads, n.head_dim});
+    buffers.input("k", a.k, {n.batch, kv, n.kv_heads, n.head_dim});
+    buffers.input("v", a.v, {n.batch, kv, n.kv_heads, n.v_dim()});
+    buffers.input("joint.q", a.joint.q, {n.batch, n.joint_q, n.heads, n.head_dim});
+    buffers.input("joint.k", a.joint.k, {n.batch, n.joint_kv, n.kv_heads, n.head_dim});
+    buffers.input("joint.v", a.joint.v, {n.batch, n.joint_kv, n.kv_heads, n.v_dim()});
   }
   status ready(const seqpar::memory& given, detail::buffer_checks& buffers) const {
     if (!prepared_) return {errc::not_prepared, "attention: call prepare first"};
     if (status s = check_memory(given, sizes_); !s.ok()) return s;
     if (given.tables.pointer != tables_at_ && sizes_.tables > 0)
       return {errc::not_prepared, "attention: memory.tables is not the one that prepare wrote"};
-    for (const auto& [r, bytes] : {std::pair{given.tables, sizes_.tables}, std::pair{given.scratch, sizes_.scratch},
-                                   std::pair{given.exchange, sizes_.exchange}, std::pair{given.saved, sizes_.saved}})
-      buffers.memory(r, bytes);
+    buffers.memory("memory.tables", given.tables, sizes_.tables);
+    buffers.memory("memory.scratch", given.scratch, sizes_.scratch);
+    buffers.memory("memory.exchange", given.exchange, sizes_.exchange);
+    buffers.memory("memory.saved", given.saved, sizes_.saved);
     return buffers.outcome();
   }
   status fail(status s) const {

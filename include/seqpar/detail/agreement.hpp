@@ -121,6 +121,15 @@ failure agree(const Mesh& team, const statement& mine, Exec exec) {
   status s = team.transport().launch(group, exec);
   if (s.ok()) s = team.transport().wait(group, exec);
   if (!s.ok()) return error(s);
+  // Nobody leaves before all have all records, so that what is wrong is told alike on every rank. What fails from here
+  // on belongs to what comes next.
+  group.clear();
+  for (int rank : ranks) {
+    if (rank == team.rank_of(team.index())) continue;
+    group.send(dense_block(nullptr, 0), rank);
+    group.recv(dense_block(nullptr, 0), rank);
+  }
+  if (team.transport().launch(group, exec).ok()) (void)team.transport().wait(group, exec);
 
   for (std::size_t i = 0; i < mine.items().size() && i < slots; ++i) {
     index_t expected = all[0][i];

@@ -48,12 +48,16 @@ row_array array_of(const heads_view<T>& v) {
 namespace detail {
 
 /// Legs are posted as strided blocks.
-template <class Mesh>
-constexpr void require_strided() {
-  static_assert(Mesh::transport_type::access != transport_access::contiguous_only,
+template <class Transport>
+constexpr bool moves_strided() {
+  static_assert(Transport::access != transport_access::contiguous_only,
                 "seqpar: exchanges post strided blocks; a transport with access contiguous_only must pack them itself "
                 "and say strided");
+  return true;
 }
+
+/// Who holds a row's memory.
+enum class side { owner, wanter };
 
 /// One line of a leg: `count` rows at even distances on both sides, in one item of the batch.
 struct line {
@@ -106,7 +110,6 @@ void add_block(const block& to, const block& from) {
 /// The messages of `copy`: wanted rows go from their owner's memory to the wanter's.
 template <class Group, class Mesh>
 void post_copy(Group& group, const Mesh& team, const route& way, const row_array& owner, const row_array& wanter) {
-  detail::require_strided<Mesh>();
   for (const leg& l : way.outgoing())
     detail::for_each_line(l, owner.batch, [&](const detail::line& n) {
       group.send(detail::owner_block(owner, l, n), team.rank_of(l.peer));
@@ -120,7 +123,6 @@ void post_copy(Group& group, const Mesh& team, const route& way, const row_array
 namespace detail {
 template <class Group, class Mesh>
 void send_back(Group& group, const Mesh& team, const route& way, const row_array& wanter) {
-  require_strided<Mesh>();
   for (const leg& l : way.incoming())
     for_each_line(l, wanter.batch,
                   [&](const line& n) { group.send(wanter_block(wanter, l, n), team.rank_of(l.peer)); });

@@ -63,6 +63,7 @@ struct row_buffer {
 template <transport Transport>
 class exchange {
  public:
+  static_assert(detail::moves_strided<Transport>());
   exchange(mesh<Transport> team, route way, std::vector<run> own_places, index_t own_rows, index_t own_columns,
            index_t wanted_rows, index_t wanted_columns, const exchange_options& options, detail::statement said)
       : team_(std::move(team)),
@@ -95,7 +96,7 @@ class exchange {
     if (failure f = try_prepare(given, exec)) raise(*f);
   }
   template <class Exec>
-  failure try_prepare(const seqpar::memory& given, Exec exec) {
+  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
     if (status s = check_memory(given, memory()); !s.ok()) return error(fail(s));
     if (options_.check == agreement::checked)
       if (failure f = detail::agree(team_, said_, exec)) return f;
@@ -110,7 +111,7 @@ class exchange {
   template <class Exec>
   status forward(row_buffer in, row_buffer out, const seqpar::memory& given, Exec exec) const {
     const row_array owner = owned(in), wanter = wanted(out);
-    if (status s = ready(given, owner, wanter); !s.ok()) return fail(s);
+    if (status s = ready(given, owner, wanter, detail::side::wanter); !s.ok()) return fail(s);
     group_.clear();
     group_.label({"exchange", 0});
     post_copy(group_, team_, way_, owner, wanter);
@@ -121,7 +122,7 @@ class exchange {
   template <class Exec>
   status inverse(row_buffer out, row_buffer in, const seqpar::memory& given, Exec exec) const {
     const row_array owner = owned(in), wanter = wanted(out);
-    if (status s = ready(given, owner, wanter); !s.ok()) return fail(s);
+    if (status s = ready(given, owner, wanter, detail::side::owner); !s.ok()) return fail(s);
     if (!wanted_once_)
       return fail({errc::invalid_argument, "exchange: inverse needs every entry to be wanted once; use adjoint"});
     group_.clear();
@@ -136,7 +137,7 @@ class exchange {
   status adjoint(row_buffer d_out, row_buffer d_in, const seqpar::memory& given, Exec exec) const {
     using Sum = std::conditional_t<std::same_as<T, double>, double, float>;
     const row_array owner = owned(d_in), wanter = wanted(d_out);
-    if (status s = ready(given, owner, wanter); !s.ok()) return fail(s);
+    if (status s = ready(given, owner, wanter, detail::side::owner); !s.ok()) return fail(s);
     if (options_.passes == forward_only)
       return fail({errc::not_prepared, "exchange: planned for the forward pass only; plan with forward_backward"});
     if (column_bytes() % static_cast<index_t>(sizeof(T)) != 0)
@@ -209,13 +210,16 @@ class exchange {
   row_array owned(const row_buffer& b) const { return array(b, own_rows_, own_columns_); }
   row_array wanted(const row_buffer& b) const { return array(b, wanted_rows_, wanted_columns_); }
 
-  status ready(const seqpar::memory& given, const row_array& owner, const row_array& wanter) const {
+  status ready(const seqpar::memory& given, const row_array& owner, const row_array& wanter,
+               detail::side written) const {
     if (!prepared_) return {errc::not_prepared, "exchange: call prepare first"};
     if (status s = check_memory(given, memory()); !s.ok()) return s;
     const detail::placed_array o{owner, own_rows_, own_columns_}, w{wanter, wanted_rows_, wanted_columns_};
     if ((o.has_bytes() && !owner.pointer) || (w.has_bytes() && !wanter.pointer))
       return {errc::invalid_argument, "exchange: a buffer with rows is null"};
     const bool one_buffer = options_.placement == placement::in_place && owner.pointer == wanter.pointer;
+    if (!one_place_each(written == detail::side::owner ? o : w))
+      return {errc::overlapping_buffers, "exchange: the strides of a result let its rows overlap; give them room"};
     const index_t used = memory().scratch;
     const detail::placed_array work{{given.scratch.pointer, 1, used, used, used, used}, 1, 1};
     if (may_share(o, work) || may_share(w, work))

@@ -48,7 +48,7 @@ class all_reduce {
     if (failure f = try_prepare(given, exec)) raise(*f);
   }
   template <class Exec>
-  failure try_prepare(const seqpar::memory& given, Exec exec) {
+  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
     if (status s = check_memory(given, memory()); !s.ok()) return error(fail(s));
     return gather_.try_prepare(given, exec);
   }
@@ -131,7 +131,7 @@ class reduce_scatter {
     gather_.prepare(given, exec);
   }
   template <class Exec>
-  failure try_prepare(const seqpar::memory& given, Exec exec) {
+  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
     return gather_.try_prepare(given, exec);
   }
   template <class Exec>
@@ -193,7 +193,7 @@ class token_mean {
     sums_.prepare(given, exec);
   }
   template <class Exec>
-  failure try_prepare(const seqpar::memory& given, Exec exec) {
+  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
     return sums_.try_prepare(given, exec);
   }
 

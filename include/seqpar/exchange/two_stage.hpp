@@ -124,7 +124,7 @@ class two_stage_exchange {
     moves_.prepare(given, exec);
   }
   template <class Exec>
-  failure try_prepare(const seqpar::memory& given, Exec exec) {
+  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
     return moves_.try_prepare(given, exec);
   }
 

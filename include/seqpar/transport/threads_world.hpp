@@ -241,7 +241,9 @@ class world {
     if (failed_ || idle_ < size_) return;
     for (int r = 0; r < size_; ++r)
       if (!ranks_[at(r)].waits_for.empty()) {
-        fail({errc::deadlock, "threads: all ranks wait for each other or have returned"}, -1, "deadlock: " + waits());
+        fail({errc::deadlock,
+              "threads: all ranks wait for each other or have returned; report() tells who waits for whom"},
+             -1, "deadlock: " + waits());
         return;
       }
   }
