@@ -66,7 +66,7 @@ failure check_owners(const char* where, const char* name, const L& layout) {
         return invalid(where, row + " has two owners (ranks " + std::to_string(std::min(r, p.rank)) + " and " +
                                   std::to_string(std::max(r, p.rank)) + "); let every row be held by exactly one rank");
       return invalid(where, row + " is at local row " + std::to_string(i) + " of rank " + std::to_string(r) +
-                                ", but place_of says otherwise; run the layout through layout/laws.hpp");
+                                ", but place_of says otherwise; try broken_layout_law (layout/laws.hpp) on it");
     }
   }
   if (rows != tokens)
