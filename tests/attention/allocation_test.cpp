@@ -1,50 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Counts what runs allocate and what stays allocated, by replacing operator new for this whole program.
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <thread>
 
 #include <seqpar/attention/decode.hpp>
 #include <seqpar/layout/appended.hpp>
 #include <tests/attention/rank.hpp>
-
-namespace {
-std::atomic<bool> counting{false};
-std::atomic<long> allocations{0};
-std::atomic<long> alive{0};
-
-void* counted(void* p) {
-  if (!p) throw std::bad_alloc();
-  ++alive;
-  if (counting) ++allocations;
-  return p;
-}
-void released(void* p) {
-  if (p) --alive;
-  std::free(p);
-}
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  return counted(std::malloc(bytes > 0 ? bytes : 1));
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t align) {
-  const auto line = static_cast<std::size_t>(align);
-  return counted(std::aligned_alloc(line, (bytes + line) / line * line));
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept {
-  released(p);
-}
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept {
-  released(p);
-}
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept {
-  released(p);
-}
-[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
-  released(p);
-}
+#include <tests/support/allocations.hpp>
 
 namespace seqpar::test {
 namespace {

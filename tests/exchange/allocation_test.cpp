@@ -4,27 +4,9 @@
 
 #include <atomic>
 #include <barrier>
-#include <cstdlib>
-#include <new>
 
 #include <tests/exchange/harness.hpp>
-
-namespace {
-std::atomic<bool> counting{false};
-std::atomic<int> allocations{0};
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (counting) ++allocations;
-  if (void* p = std::malloc(bytes > 0 ? bytes : 1)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept {
-  std::free(p);
-}
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept {
-  std::free(p);
-}
+#include <tests/support/allocations.hpp>
 
 using namespace exchange_test;
 
