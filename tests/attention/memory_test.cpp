@@ -58,6 +58,7 @@ TEST_CASE("one byte less of any kind of memory is refused by prepare and by both
       if ((r.given.*kind).bytes == 0) continue;
       ++kinds_tried;
       spoilt(kind, [&] { return error_of([&] { r.prepare(); }); });
+      check(world.recover());
     }
     r.prepare();
     prepared.arrive_and_wait();

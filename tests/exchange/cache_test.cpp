@@ -120,7 +120,7 @@ TEST_CASE("shards that do not fit are refused while planning") {
   CHECK(refused(good, cache_shards{contiguous{.tokens = 9, .ranks = 1}, 4}) ==
         at + "the caches have 8 and 9 tokens; give both the same sequence");
   CHECK(refused(good, cache_shards{contiguous{.tokens = 8, .ranks = 2}, 3}) ==
-        at + "the second cache needs 6 members, the mesh has 4; use fewer token shards or fewer head_parts");
+        at + "the second cache needs 2 x 3 members, the mesh has 4; use fewer token shards or fewer head_parts");
   CHECK(refused(cache_shards{contiguous{.tokens = 8, .ranks = 2}, 0}, good) ==
         at + "the first cache: head_parts must be at least 1");
   CHECK(refused(cache_shards{contiguous{.tokens = -8, .ranks = 2}}, good).starts_with(at + "the first cache: "));

@@ -40,6 +40,7 @@ struct placed_array {
 
 /// Does every element have bytes of its own? When in doubt, no.
 inline bool one_place_each(const placed_array& a) {
+  if (!a.has_bytes()) return true;
   auto axes = a.axes();
   const auto size = [](index_t stride) { return stride < 0 ? -stride : stride; };
   std::sort(axes.begin(), axes.end(), [&](const auto& x, const auto& y) { return size(x.stride) < size(y.stride); });

@@ -50,10 +50,11 @@ result<exchange<Transport>> try_plan_cache_reshard(const mesh<Transport>& team, 
     if (shards.head_parts < 1) return detail::invalid(where, std::string(name) + ": head_parts must be at least 1");
     if (failure f = detail::check_layout(where, name, shards.tokens, static_cast<int>(shards.tokens.rank_count())))
       return f;
-    if (shards.members() > team.size())
-      return detail::invalid(where, std::string(name) + " needs " + std::to_string(shards.members()) +
-                                        " members, the mesh has " + std::to_string(team.size()) +
-                                        "; use fewer token shards or fewer head_parts");
+    if (shards.head_parts > team.size() || shards.members() > team.size())
+      return detail::invalid(where, std::string(name) + " needs " +
+                                        std::to_string(index_t{shards.tokens.rank_count()}) + " x " +
+                                        std::to_string(index_t{shards.head_parts}) + " members, the mesh has " +
+                                        std::to_string(team.size()) + "; use fewer token shards or fewer head_parts");
     return {};
   };
   if (failure f = problem("the first cache", from)) return *f;

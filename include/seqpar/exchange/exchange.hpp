@@ -181,6 +181,9 @@ class exchange {
   void wanted_once(bool yes) { wanted_once_ = yes; }
 
  protected:
+  /// Rows and columns of results interleave by plan (boxes with a pitch or with planes): their places are checked
+  /// there.
+  void results_interleave() { interleaved_ = true; }
   /// A local error found before anything is posted: the peers are told.
   status fail(status s) const {
     team_.transport().abort(s);
@@ -218,7 +221,8 @@ class exchange {
     if ((o.has_bytes() && !owner.pointer) || (w.has_bytes() && !wanter.pointer))
       return {errc::invalid_argument, "exchange: a buffer with rows is null"};
     const bool one_buffer = options_.placement == placement::in_place && owner.pointer == wanter.pointer;
-    if (!one_place_each(written == detail::side::owner ? o : w))
+    const detail::placed_array& result = written == detail::side::owner ? o : w;
+    if (!interleaved_ && !one_place_each(result))
       return {errc::overlapping_buffers, "exchange: the strides of a result let its rows overlap; give them room"};
     const index_t used = memory().scratch;
     const detail::placed_array work{{given.scratch.pointer, 1, used, used, used, used}, 1, 1};
@@ -241,7 +245,7 @@ class exchange {
   exchange_options options_;
   std::vector<run> own_places_;  ///< rows of `in` that this rank owns
   index_t own_rows_, own_columns_, wanted_rows_, wanted_columns_;
-  bool prepared_ = false, wanted_once_ = false;
+  bool prepared_ = false, wanted_once_ = false, interleaved_ = false;
   detail::statement said_;
 };
 

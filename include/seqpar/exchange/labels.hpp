@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstring>
 #include <span>
 #include <string>
@@ -235,10 +236,10 @@ neighbour_exchange<Transport> plan_successors(const mesh<Transport>& team, const
 }
 
 /// Is every label one of `classes`, or `ignore`? When not, the peers are told: call it before labels are used.
-template <class Transport, class T>
+template <class Transport, std::integral T>
 status check_labels(const mesh<Transport>& team, std::span<const T> labels, index_t classes, T ignore) {
   for (const T& label : labels)
-    if (label != ignore && (label < T(0) || static_cast<index_t>(label) >= classes)) {
+    if (label != ignore && (std::cmp_less(label, 0) || std::cmp_greater_equal(label, classes))) {
       const status s{errc::invalid_argument, "labels: a label is neither a class nor the value to ignore"};
       team.transport().abort(s);
       return s;

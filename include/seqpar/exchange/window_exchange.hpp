@@ -162,7 +162,9 @@ class window_exchange : public exchange<Transport> {
         owned_shape_(owned_shape),
         batch_(options.batch),
         columns_(options.columns),
-        column_bytes_(options.row_bytes / options.columns) {}
+        column_bytes_(options.row_bytes / options.columns) {
+    base::results_interleave();
+  }
 
   const std::vector<placed_window>& windows() const { return windows_; }  ///< 1-D: one a run of the layout; grids: one
   const std::vector<run>& blank_rows() const { return blank_; }           ///< rows of memory that are filled with zeros
