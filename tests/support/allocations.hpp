@@ -31,6 +31,10 @@ void released(void* p) {
   const auto line = static_cast<std::size_t>(align);
   return counted(std::aligned_alloc(line, (bytes + line) / line * line));
 }
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  void* p = std::malloc(bytes > 0 ? bytes : 1);
+  return p ? counted(p) : p;
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept {
   released(p);
 }

@@ -25,12 +25,15 @@ struct micro_gemm {
   template <into To>
   static void multiply(index_t m, index_t n, index_t depth, const float* a, index_t a_row, index_t a_depth,
                        const float* b, index_t b_row, float* c, index_t c_row) {
+    if (m <= 0) return;
+    const index_t b_step = depth > 0 ? V::lanes : 0;  // without depth A and B may be null
+    if (depth <= 0) a_row = 0;
     // Columns outside, so that a panel of B stays in the first-level cache while A streams by; panels of even width.
     const index_t all = (n + V::lanes - 1) / V::lanes, panels = (all + block_vectors - 1) / block_vectors;
     for (index_t panel = 0, done = 0; panel < panels; ++panel) {
       const index_t width = (all - done + panels - panel - 1) / (panels - panel);
       const auto panel_of = [&](auto w) {
-        columns<To, w>(m, depth, a, a_row, a_depth, b + done * V::lanes, b_row, c + done * V::lanes, c_row);
+        columns<To, w>(m, depth, a, a_row, a_depth, b + done * b_step, b_row, c + done * V::lanes, c_row);
       };
       if (width == 1) panel_of(std::integral_constant<int, 1>{});
       if (width == 2) panel_of(std::integral_constant<int, 2>{});
