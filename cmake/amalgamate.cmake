@@ -28,6 +28,11 @@ endfunction()
 file(WRITE ${OUT}.new "// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // seqpar in one file; made from include/seqpar by cmake/amalgamate.cmake.
 #pragma once
+#if defined(SEQPAR_HD)
+#error \"[seqpar] seqpar is included twice: from the folder include/seqpar and in one file; take one of the two\"
+#endif
 ")
 expand(seqpar.hpp)
+# Tells config.hpp, which every header of the folder includes.
+file(APPEND ${OUT}.new "\n#define SEQPAR_VERSION_IN_ONE_FILE 1\n")
 file(RENAME ${OUT}.new ${OUT})

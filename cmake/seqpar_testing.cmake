@@ -4,7 +4,7 @@ find_package(Threads REQUIRED)
 
 # A program of ours: every warning is an error, and threads are at hand.
 function(seqpar_own target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror
                          -Wno-psabi)  # tests take kernels wider than the machine; inline, so no ABI is crossed
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE seqpar::seqpar Threads::Threads)

@@ -25,7 +25,7 @@ int main() {
                                     .out = seqpar::dense_view(out.data(), {1, n, 4, 64}),
                                     .lse = seqpar::dense_heads(lse.data(), {1, 4, n})},
                                    memory, seqpar::on_host{});
-    std::printf("rank %d: %s, out[0] = %g\n", world.rank(), done.text(), out[0]);
+    std::printf("rank %d: %s, out[0] = %g\n", world.rank(), done.message().c_str(), out[0]);
   });
 }
 // [/snippet]

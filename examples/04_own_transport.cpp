@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-// [snippet]
 // The engine: one box for each ordered pair of ranks. The letters of a pair are numbered when they are launched, so
 // that the order in which groups are waited for does not matter.
 struct post_office {
@@ -33,7 +32,8 @@ struct numbered : seqpar::message {
   seqpar::index_t number = 0;
 };
 
-// The transport: a handle that is copied freely.
+// [snippet]
+// A handle that is copied freely.
 class mailbox {
  public:
   using group_type = seqpar::message_list<numbered>;  // keeps messages and finds wrong ones
@@ -44,53 +44,11 @@ class mailbox {
   int size() const { return office_->size; }
   group_type group() const { return group_type(size()); }
 
-  seqpar::status launch(group_type& group, seqpar::on_host) const {
-    if (const seqpar::status wrong = group.problem(); !wrong.ok()) return wrong;
-    const std::lock_guard lock(office_->mutex);
-    for (numbered& m : group.messages()) {
-      if (m.way == seqpar::direction::receive) {
-        m.number = office_->between(m.peer, rank_).awaited++;
-        continue;
-      }
-      std::vector<std::byte> letter(static_cast<std::size_t>(m.data.bytes()));
-      seqpar::copy_block(seqpar::dense_block(letter.data(), m.data.bytes()), m.data);
-      post_office::box& box = office_->between(rank_, m.peer);
-      box.letters.emplace(box.sent++, std::move(letter));
-    }
-    office_->changed.notify_all();
-    return office_->failure;
-  }
-  seqpar::status wait(group_type& group, seqpar::on_host exec) const {
-    return wait(group, exec, std::chrono::minutes(10));
-  }
-  seqpar::status wait(group_type& group, seqpar::on_host, std::chrono::nanoseconds deadline) const {
-    const auto until = std::chrono::steady_clock::now() + deadline;
-    std::unique_lock lock(office_->mutex);
-    for (const numbered& m : group.messages()) {
-      if (m.way == seqpar::direction::send) continue;  // done when launched: its bytes are in the box
-      auto& letters = office_->between(m.peer, rank_).letters;
-      const auto ready = [&] { return !office_->failure.ok() || letters.contains(m.number); };
-      if (!office_->changed.wait_until(lock, until, ready))
-        return {seqpar::errc::timed_out, "mailbox: no letter before the deadline", m.peer};
-      if (!office_->failure.ok()) return office_->failure;
-      const auto letter = letters.extract(m.number);
-      const auto bytes = static_cast<seqpar::index_t>(letter.mapped().size());
-      if (bytes != m.data.bytes())
-        return {seqpar::errc::size_mismatch, "mailbox: a letter has other bytes than expected", m.peer};
-      seqpar::copy_block(m.data, seqpar::dense_block(letter.mapped().data(), bytes));
-    }
-    return {};
-  }
-
-  seqpar::status check() const {
-    const std::lock_guard lock(office_->mutex);
-    return office_->failure;
-  }
-  void abort(const seqpar::status&) const {
-    const std::lock_guard lock(office_->mutex);
-    if (office_->failure.ok()) office_->failure = {seqpar::errc::peer_failed, "mailbox: a rank gave up", rank_};
-    office_->changed.notify_all();
-  }
+  seqpar::status launch(group_type& group, seqpar::on_host) const;     // posts all messages; never waits for a peer
+  seqpar::status wait(group_type& group, seqpar::on_host exec) const;  // until all are done, or something has failed
+  seqpar::status wait(group_type& group, seqpar::on_host, std::chrono::nanoseconds deadline) const;
+  seqpar::status check() const;             // has anything failed?
+  void abort(const seqpar::status&) const;  // this rank gave up: every wait of every rank returns peer_failed
 
  private:
   post_office* office_;
@@ -98,6 +56,58 @@ class mailbox {
 };
 
 static_assert(seqpar::explain_transport<mailbox>());  // names a missing member
+// [/snippet]
+
+seqpar::status mailbox::launch(group_type& group, seqpar::on_host) const {
+  if (const seqpar::status wrong = group.problem(); !wrong.ok()) return wrong;
+  const std::lock_guard lock(office_->mutex);
+  for (numbered& m : group.messages()) {
+    if (m.way == seqpar::direction::receive) {
+      m.number = office_->between(m.peer, rank_).awaited++;
+      continue;
+    }
+    std::vector<std::byte> letter(static_cast<std::size_t>(m.data.bytes()));
+    seqpar::copy_block(seqpar::dense_block(letter.data(), m.data.bytes()), m.data);
+    post_office::box& box = office_->between(rank_, m.peer);
+    box.letters.emplace(box.sent++, std::move(letter));
+  }
+  office_->changed.notify_all();
+  return office_->failure;
+}
+
+seqpar::status mailbox::wait(group_type& group, seqpar::on_host exec) const {
+  return wait(group, exec, std::chrono::minutes(10));
+}
+
+seqpar::status mailbox::wait(group_type& group, seqpar::on_host, std::chrono::nanoseconds deadline) const {
+  const auto until = std::chrono::steady_clock::now() + deadline;
+  std::unique_lock lock(office_->mutex);
+  for (const numbered& m : group.messages()) {
+    if (m.way == seqpar::direction::send) continue;  // done when launched: its bytes are in the box
+    auto& letters = office_->between(m.peer, rank_).letters;
+    const auto ready = [&] { return !office_->failure.ok() || letters.contains(m.number); };
+    if (!office_->changed.wait_until(lock, until, ready))
+      return {seqpar::errc::timed_out, "mailbox: no letter before the deadline", m.peer};
+    if (!office_->failure.ok()) return office_->failure;
+    const auto letter = letters.extract(m.number);
+    const auto bytes = static_cast<seqpar::index_t>(letter.mapped().size());
+    if (bytes != m.data.bytes())
+      return {seqpar::errc::size_mismatch, "mailbox: a letter has other bytes than expected", m.peer};
+    seqpar::copy_block(m.data, seqpar::dense_block(letter.mapped().data(), bytes));
+  }
+  return {};
+}
+
+seqpar::status mailbox::check() const {
+  const std::lock_guard lock(office_->mutex);
+  return office_->failure;
+}
+
+void mailbox::abort(const seqpar::status&) const {
+  const std::lock_guard lock(office_->mutex);
+  if (office_->failure.ok()) office_->failure = {seqpar::errc::peer_failed, "mailbox: a rank gave up", rank_};
+  office_->changed.notify_all();
+}
 
 // Every rank runs the laws; each is told the first one that it saw broken.
 const char* broken_law(int ranks) {
@@ -112,7 +122,6 @@ const char* broken_law(int ranks) {
     if (law) return law;
   return nullptr;
 }
-// [/snippet]
 
 int main() {
   for (int ranks = 1; ranks <= 5; ++ranks)

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include <seqpar/kernel/explain.hpp>
 #include <seqpar/kernel/host_reference.hpp>
 #include <seqpar/kernel/tables.hpp>
 #include <seqpar/kernel/visit.hpp>
@@ -98,7 +99,7 @@ struct my_kernel {
   }
 };
 
-static_assert(seqpar::block_kernel<my_kernel>);
+static_assert(seqpar::explain_kernel<my_kernel>());  // names a missing member
 // [/snippet]
 
 namespace {

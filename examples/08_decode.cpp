@@ -9,7 +9,8 @@
 
 namespace {
 
-using seqpar::index_t;
+namespace sp = seqpar;
+using sp::index_t;
 constexpr index_t heads = 4, kv_heads = 2, dim = 8, prompt = 21, steps = 16;
 
 /// Row `token` of a model's q (which = 0), k (1) or v (2): any numbers will do.
@@ -21,21 +22,21 @@ std::vector<float> row_of(int which, index_t token, index_t heads_of_row) {
 }
 
 /// Generates on the ranks of `world`; what every step's attention gives, one row a step.
-std::vector<float> generate(const seqpar::threads::transport& world) {
+std::vector<float> generate(const sp::threads::transport& world) {
   std::vector<float> results;
   // [snippet]
-  using namespace seqpar;
-  const auto team = ring(world);
-  appended cache{zigzag{.tokens = prompt, .ranks = team.size()}};  // as the prefill left it; later tokens in turn
-  const index_t rows = cache.rows_for(prompt + steps);             // room that every rank needs
+  const auto team = sp::ring(world);
+  sp::appended cache{
+      sp::zigzag{.tokens = prompt, .ranks = team.size()}};  // as the prefill left it; later tokens in turn
+  const index_t rows = cache.rows_for(prompt + steps);      // room that every rank needs
 
-  auto plan = plan_decode<float>(
-      team, causal{}, {.heads = heads, .kv_heads = kv_heads, .head_dim = dim, .queries = 1, .cache_rows = rows});
-  const host_memory memory(plan.memory());
-  plan.prepare(memory, on_host{});
+  auto plan = sp::plan_decode<float>(
+      team, sp::causal{}, {.heads = heads, .kv_heads = kv_heads, .head_dim = dim, .queries = 1, .cache_rows = rows});
+  const sp::host_memory memory(plan.memory());
+  plan.prepare(memory, sp::on_host{});
 
   std::vector<float> k(static_cast<std::size_t>(rows * kv_heads * dim)), v = k, out(heads * dim);
-  const auto cached = [&](std::vector<float>& x) { return dense_view(x.data(), {1, rows, kv_heads, dim}); };
+  const auto cached = [&](std::vector<float>& x) { return sp::dense_view(x.data(), {1, rows, kv_heads, dim}); };
   for (index_t i = 0; i < cache.count_of(team.index()); ++i) {  // the prompt's keys and values, as prefill dealt them
     const index_t token = cache.global_of(team.index(), i);
     std::ranges::copy(row_of(1, token, kv_heads), cached(k).row(0, i, 0));
@@ -47,17 +48,17 @@ std::vector<float> generate(const seqpar::threads::transport& world) {
     const std::vector<float> q = row_of(0, token, heads), k_row = row_of(1, token, kv_heads),
                              v_row = row_of(2, token, kv_heads);  // every rank has the new token
     cache = cache.grown(1);
-    check(plan.advance(cache, 1, memory));  // once a step, for all layers
+    sp::check(plan.advance(cache, 1, memory));  // once a step, for all layers
 
-    check(plan.append(cache, {.k = dense_view(k_row.data(), {1, 1, kv_heads, dim}),  // its owner keeps it
-                              .v = dense_view(v_row.data(), {1, 1, kv_heads, dim}),
-                              .k_cache = cached(k),
-                              .v_cache = cached(v)}));
-    check(plan.forward({.q = dense_view(q.data(), {1, 1, heads, dim}),
-                        .k = cached(k),
-                        .v = cached(v),
-                        .out = dense_view(out.data(), {1, 1, heads, dim})},
-                       memory, on_host{}));  // the same bits on every rank
+    sp::check(plan.append(cache, {.k = sp::dense_view(k_row.data(), {1, 1, kv_heads, dim}),  // its owner keeps it
+                                  .v = sp::dense_view(v_row.data(), {1, 1, kv_heads, dim}),
+                                  .k_cache = cached(k),
+                                  .v_cache = cached(v)}));
+    sp::check(plan.forward({.q = sp::dense_view(q.data(), {1, 1, heads, dim}),
+                            .k = cached(k),
+                            .v = cached(v),
+                            .out = sp::dense_view(out.data(), {1, 1, heads, dim})},
+                           memory, sp::on_host{}));  // the same bits on every rank
     results.insert(results.end(), out.begin(), out.end());
   }
   // [/snippet]
@@ -66,7 +67,7 @@ std::vector<float> generate(const seqpar::threads::transport& world) {
 
 std::vector<std::vector<float>> on(int ranks) {
   std::vector<std::vector<float>> all(static_cast<std::size_t>(ranks));
-  seqpar::run_ranks(ranks, [&](const seqpar::threads::transport& world) {
+  sp::run_ranks(ranks, [&](const sp::threads::transport& world) {
     all[static_cast<std::size_t>(world.rank())] = generate(world);
   });
   return all;

@@ -162,8 +162,8 @@ class demonstration {
       wanted += work[m].wanted_bytes;
       sent += many.forward_bytes[m];
       back += many.backward_bytes[m];
-      legend.push_back("rank " + std::to_string(m) + ": " + demo::count_text(work[m].tokens) + " tokens, " +
-                       demo::count_text(work[m].pairs / heads) + " pairs a head");
+      legend.push_back("rank " + std::to_string(m) + ": " + demo::count_text(work[m].tokens, "token") + ", " +
+                       demo::count_text(work[m].pairs / heads, "pair") + " a head");
     }
     good_ = good_ && sent == wanted;
     const auto ranks = static_cast<index_t>(work.size());
@@ -177,7 +177,7 @@ class demonstration {
     for (char& c : file)
       if (!std::isalnum(static_cast<unsigned char>(c))) c = '-';
     const demo::picture_text text{name,
-                                  demo::count_text(s.tokens) + " tokens over " + std::to_string(ranks) + " ranks",
+                                  demo::count_text(s.tokens, "token") + " over " + demo::count_text(ranks, "rank"),
                                   legend,
                                   patches_.rows,
                                   patches_.columns,
@@ -221,12 +221,11 @@ int run_demo(const demo::arguments& arguments) {
   const demo::patches clip = demo::cut_patches(video, side), pair = with_noisy_copy(clip);
   const int P = arguments.ranks, U = P % 2 == 0 ? 2 : 1;
   const index_t n = clip.tokens(), frame = clip.tokens_per_frame();
-  std::printf(
-      "%s: %d frames of %d x %d, patches of %d x %d: %lld tokens; %lld query heads, %lld kv heads of %lld; %d "
-      "ranks\n\n",
-      arguments.video.empty() ? "a moving scene" : arguments.video.c_str(), clip.frames, video.width, video.height,
-      side, side, static_cast<long long>(n), static_cast<long long>(heads), static_cast<long long>(kv_heads),
-      static_cast<long long>(head_dim), P);
+  std::printf("%s: %s of %d x %d, patches of %d x %d: %s; %lld query heads, %lld kv heads of %lld; %s\n\n",
+              arguments.video.empty() ? "a moving scene" : arguments.video.c_str(),
+              demo::count_text(clip.frames, "frame").c_str(), video.width, video.height, side, side,
+              demo::count_text(n, "token").c_str(), static_cast<long long>(heads), static_cast<long long>(kv_heads),
+              static_cast<long long>(head_dim), demo::count_text(P, "rank").c_str());
 
   const sequence s = project(clip), s2 = project(pair);
   const mesh_shape ring_of_all{.ring = P, .all_to_all = 1}, all_to_all_of_all{.ring = 1, .all_to_all = P};

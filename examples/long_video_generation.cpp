@@ -14,11 +14,12 @@
 #include "support/generation_report.hpp"
 #include "support/layer.hpp"
 #include "support/program.hpp"
+#include "support/weights.hpp"
 
 namespace {
 
 using namespace seqpar;
-using demo::at, demo::numbers;
+using demo::at, demo::numbers, demo::prepared;
 
 constexpr index_t width = 32, taps = 3, block_frames = 2, row_bytes = width * index_t{sizeof(float)};
 constexpr demo::layer_shape shape{.width = width, .heads = 4, .kv_heads = 2, .head_dim = 8};
@@ -31,16 +32,9 @@ constexpr double tolerance = 2e-5;
 struct outcome {
   mean loss;
   numbers out;                        ///< [tokens][width], in global order: [clean ; noisy]
-  std::vector<numbers> gradients;     ///< of each group of weights, summed over ranks
+  demo::named_gradients gradients;    ///< summed over ranks
   std::vector<demo::rank_work> work;  ///< of each rank
 };
-
-template <class Plan>
-host_memory prepared(Plan& plan) {
-  host_memory memory(plan.memory());
-  plan.prepare(memory, on_host{});
-  return memory;
-}
 
 /// One step on one rank. Frames are encoded by time; attention deals them as `layout`, which keeps both copies of a
 /// token on one rank: only clean latents travel, and noise is added where they arrive.
@@ -48,7 +42,9 @@ template <class Inner>
 void train(const threads::transport& world, const demo::patches& clip, const paired<Inner>& layout, outcome& all) {
   const mesh team = ring(world);
   const int me = team.index();
-  const index_t n = clip.tokens(), frame = clip.tokens_per_frame(), rows = layout.count_of(me), half = rows / 2 * width;
+  const index_t n = clip.tokens(), frame = clip.tokens_per_frame(), rows = layout.count_of(me);
+  // My rows are my clean tokens, then their noisy copies: numbers 0 … half − 1, then as many again.
+  const index_t half = rows / 2 * width;
   const contiguous by_time{.tokens = n, .ranks = team.size(), .granule = frame};
 
   auto halo = plan_halo(team, by_time, {.before = taps - 1, .border = border::edge, .unit = frame},
@@ -56,9 +52,9 @@ void train(const threads::transport& world, const demo::patches& clip, const pai
   auto deal = plan_reshard(team, by_time, layout.inner, {.row_bytes = row_bytes});
   auto attention = plan_attention<float>(team, layout, teacher_forcing{.clean = n, .block = block_frames * frame},
                                          heads, {.passes = forward_backward});
-  auto token_loss = plan_token_mean(team);
+  auto average = plan_token_mean(team);
   const host_memory halo_memory = prepared(halo), deal_memory = prepared(deal), attention_memory = prepared(attention),
-                    loss_memory = prepared(token_loss);
+                    average_memory = prepared(average);
 
   std::vector<index_t> positions(at(rows));
   positions_of(layout, me, std::span(positions));  // the same for both copies of a token
@@ -67,12 +63,17 @@ void train(const threads::transport& world, const demo::patches& clip, const pai
   demo::layer layer1(shape, attention, attention_memory, positions, 10),
       layer2(shape, attention, attention_memory, positions, 20);
 
-  numbers mine;  // the patches of my frames
-  for (index_t i = 0; i < by_time.count_of(me); ++i) {
-    const auto patch = clip.values.begin() + by_time.global_of(me, i) * clip.features;
-    mine.insert(mine.end(), patch, patch + clip.features);
-  }
-  const numbers latents = conv2.forward(conv1.forward(embed.forward(mine)));
+  // Every rank has all weights: their gradients are summed over ranks, in one piece.
+  const auto own_gradients = [&] {
+    return demo::named_gradients{{"d embedding", embed.gradient()},          {"d first convolution", conv1.gradient()},
+                                 {"d second convolution", conv2.gradient()}, {"d first layer", layer1.gradients()},
+                                 {"d second layer", layer2.gradients()},     {"d head", head.gradient()}};
+  };
+  auto add = plan_all_reduce<float>(team, static_cast<index_t>(demo::joined(own_gradients()).size()));
+  const host_memory add_memory = prepared(add);
+
+  const numbers latents =
+      conv2.forward(conv1.forward(embed.forward(demo::rows_of(by_time, me, clip.values, clip.features))));
 
   numbers tokens(at(rows * width)), added(at(half));
   check(deal.forward(latents.data(), tokens.data(), deal_memory, on_host{}));
@@ -90,8 +91,8 @@ void train(const threads::transport& world, const demo::patches& clip, const pai
     dout[at(half + e)] = 2 * wrong / float{width};
   }
   mean loss;
-  check(token_loss.forward(std::span<const float>(losses), noisy, loss, loss_memory, on_host{}));
-  check(token_loss.adjoint(1., loss, noisy, std::span(dlosses), loss_memory, on_host{}));
+  check(average.forward<float>(losses, noisy, loss, average_memory, on_host{}));
+  check(average.adjoint<float>(1, loss, noisy, std::span(dlosses), average_memory, on_host{}));
   for (index_t e = 0; e < rows * width; ++e) dout[at(e)] *= dlosses[at(e / width)];
 
   const numbers dtokens = layer1.backward(layer2.backward(head.backward(dout)));
@@ -100,13 +101,11 @@ void train(const threads::transport& world, const demo::patches& clip, const pai
   check(deal.template adjoint<float>(dclean.data(), dlatents.data(), deal_memory, on_host{}));
   embed.backward(conv1.backward(conv2.backward(dlatents)));
 
-  const numbers shares[] = {embed.gradient(),   conv1.gradient(),   conv2.gradient(),
-                            layer1.gradients(), layer2.gradients(), head.gradient()};
-  std::vector<numbers> gradients(std::begin(shares), std::end(shares));
-  for (numbers& g : gradients) {
-    auto sum = plan_all_reduce<float>(team, static_cast<index_t>(g.size()));
-    check(sum.forward(std::span<const float>(g), std::span(g), prepared(sum), on_host{}));
-  }
+  demo::named_gradients gradients = own_gradients();
+  numbers weights = demo::joined(gradients);
+  check(add.forward(weights, std::span(weights), add_memory, on_host{}));
+  demo::split(weights, gradients);
+
   for (index_t e = 0; e < rows * width; ++e)
     all.out[at(layout.global_of(me, e / width) * width + e % width)] = out[at(e)];
   for (index_t i = 0; i < rows; ++i) all.work[at(me)].loss_tokens += noisy(i);
@@ -135,7 +134,7 @@ bool compare(demo::generation_report& report, const std::string& name, const dem
   loss.see("loss", {static_cast<float>(many.loss.value)}, {static_cast<float>(one.loss.value)});
   out.see("outputs", many.out, one.out);
   for (std::size_t g = 0; g < one.gradients.size(); ++g)
-    gradients.see("weights " + std::to_string(g), many.gradients[g], one.gradients[g]);
+    gradients.see(one.gradients[g].first, many.gradients[g].second, one.gradients[g].second);
   return report.add(name, clip, layout, block_frames, many.work, many.loss, {loss, out, gradients});
 }
 

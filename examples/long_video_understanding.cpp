@@ -16,9 +16,9 @@
 #include "support/patches.hpp"
 #include "support/program.hpp"
 #include "support/stages_picture.hpp"
-#include "support/table.hpp"
+#include "support/understanding_report.hpp"
 #include "support/vision_language.hpp"
-#include "support/wanted.hpp"
+#include "support/weights.hpp"
 #include "support/y4m.hpp"
 
 namespace {
@@ -39,7 +39,7 @@ struct outcome {
   zigzag layout;
   mean loss{};
   numbers logits{};  ///< [tokens][words], in global order
-  std::vector<std::pair<std::string, numbers>> gradients{};
+  demo::named_gradients gradients{};
   std::vector<index_t> counted{};            ///< labels of each rank
   std::vector<demo::bytes_of_steps> sent{};  ///< by each rank
 };
@@ -54,60 +54,66 @@ void train(const demo::conversation& talk, const threads::transport& world, outc
   auto shift = plan_successors(team, o.layout, {.row_bytes = sizeof(index_t), .passes = forward_only});
   auto attend = plan_attention<float>(team, o.layout, causal{}, heads, {.passes = forward_backward});
   auto average = plan_token_mean(team);
-  const host_memory m1 = demo::prepared(embed), m2 = demo::prepared(shift), m3 = demo::prepared(attend),
-                    m4 = demo::prepared(average);
+
+  const host_memory embed_memory = demo::prepared(embed), shift_memory = demo::prepared(shift),
+                    attend_memory = demo::prepared(attend), average_memory = demo::prepared(average);
+
+  demo::vision_tower tower(talk.clip, 32, shape.width, 10);
+  demo::word_table table(words, shape.width, 20);
+  std::vector<index_t> positions(at(o.layout.count_of(me)));
+  positions_of(o.layout, me, std::span(positions));
+  demo::layer first(shape, attend, attend_memory, positions, 30), second(shape, attend, attend_memory, positions, 40);
+  demo::rms_norm norm(shape.width);
+  demo::linear head(shape.width, words, 50);
+
+  // Every rank has all weights: their gradients are summed over ranks, in one piece.
+  const auto own_gradients = [&] {
+    return demo::named_gradients{{"d vision tower", tower.gradients()},
+                                 {"d word table", table.gradients()},
+                                 {"d first layer", first.gradients()},
+                                 {"d second layer", second.gradients()},
+                                 {"d head", head.gradient()}};
+  };
+  auto add = plan_all_reduce<float>(team, static_cast<index_t>(demo::joined(own_gradients()).size()));
+  const host_memory add_memory = demo::prepared(add);
   demo::meter sent(record);
 
   // Stage 1: encode the frames that this rank was dealt. Stage 2: their rows and the text go where the layout says.
-  demo::vision_tower tower(talk.clip, 32, shape.width, 10);
-  demo::word_table table(words, shape.width, 20);
   const numbers visual = tower.forward(talk.pixels_of(o.encoders.items_of(me))), text = table.forward(talk.text);
   numbers x(at(embed.rows() * shape.width));
-  check(embed.forward(visual.data(), text.data(), x.data(), m1, on_host{}));
+  check(embed.forward(visual.data(), text.data(), x.data(), embed_memory, on_host{}));
   sent.note("frames' rows to their tokens");
 
   // Labels come from the next token of the global order, wherever it lies; frames are no labels.
-  std::vector<index_t> ids, labels(at(embed.rows())), positions(labels.size());
+  std::vector<index_t> ids, labels(at(embed.rows()));
   for (index_t i = 0; i < embed.rows(); ++i) ids.push_back(talk.id_of(o.layout.global_of(me, i)));
-  check(shift.forward(ids.data(), labels.data(), ignore, m2, on_host{}));
+  check(shift.forward(ids.data(), labels.data(), ignore, shift_memory, on_host{}));
   check(check_labels(team, std::span<const index_t>(labels), words, ignore));
-  positions_of(o.layout, me, std::span(positions));
   sent.note("labels, from the next token");
 
-  demo::layer first(shape, attend, m3, positions, 30), second(shape, attend, m3, positions, 40);
-  demo::rms_norm norm(shape.width);
-  demo::linear head(shape.width, words, 50);
   const numbers logits = head.forward(norm.forward(second.forward(first.forward(x))));
   sent.note("attention, forward");
 
   const auto valid = [&](index_t i) { return labels[at(i)] != ignore; };
   mean loss;
-  check(average.forward<float>(demo::cross_entropy(logits, labels, words), valid, loss, m4, on_host{}));
+  check(average.forward<float>(demo::cross_entropy(logits, labels, words), valid, loss, average_memory, on_host{}));
   sent.note("mean of the loss");
 
   numbers d_losses(labels.size()), d_logits, d_visual(visual.size()), d_text(text.size());
-  check(average.adjoint<float>(1, loss, valid, std::span(d_losses), m4, on_host{}));
+  check(average.adjoint<float>(1, loss, valid, std::span(d_losses), average_memory, on_host{}));
   demo::cross_entropy(logits, labels, words, d_losses, &d_logits);
   const numbers dx = first.backward(second.backward(norm.backward(head.backward(d_logits))));
   sent.note("attention, backward");
-  check(embed.adjoint<float>(dx.data(), d_visual.data(), d_text.data(), m1, on_host{}));
+  check(embed.adjoint<float>(dx.data(), d_visual.data(), d_text.data(), embed_memory, on_host{}));
   tower.backward(d_visual);
   table.backward(d_text);
   sent.note("gradients back to frames' rows");
 
-  // Every rank has all weights: their gradients are summed over ranks, once.
-  std::vector<std::pair<std::string, numbers>> gradients = {{"d vision tower", tower.gradients()},
-                                                            {"d word table", table.gradients()},
-                                                            {"d first layer", first.gradients()},
-                                                            {"d second layer", second.gradients()},
-                                                            {"d head", head.gradient()}};
-  for (auto& [name, mine] : gradients) {
-    auto add = plan_all_reduce<float>(team, static_cast<index_t>(mine.size()));
-    const host_memory m5 = demo::prepared(add);
-    sent.skip();  // the agreement is no part of the step
-    check(add.forward(mine, std::span(mine), m5, on_host{}));
-    sent.note("weights' gradients, summed up");
-  }
+  demo::named_gradients gradients = own_gradients();
+  numbers weights = demo::joined(gradients);
+  check(add.forward(weights, std::span(weights), add_memory, on_host{}));
+  demo::split(weights, gradients);
+  sent.note("weights' gradients, summed up");
 
   for (index_t i = 0; i < embed.rows(); ++i)
     std::copy_n(logits.begin() + i * words, words, o.logits.begin() + o.layout.global_of(me, i) * words);
@@ -128,46 +134,21 @@ outcome train(const demo::conversation& talk, int ranks) {
   return o;
 }
 
-/// The bytes of rows that ranks want and do not have, counted token by token, without asking the plans.
-demo::bytes_of_steps count_wanted(const demo::conversation& talk, const outcome& o) {
-  const index_t ranks = o.layout.rank_count(), tokens = o.layout.token_count();
-  const auto owner = [&](index_t t) { return o.layout.place_of(t).rank; };
-  index_t rows = 0, labels = 0, attention = 0, weights = 0;
-  for (index_t t = 0; t < tokens; ++t) {
-    const index_t frame = talk.sequence.source_of(t).item;
-    rows += frame >= 0 && o.encoders.place_of(frame).rank != owner(t);
-    labels += t + 1 < tokens && owner(t + 1) != owner(t);
-  }
-  for (const demo::member_work& w : demo::count_work(o.layout, causal{}, {.ring = ranks, .all_to_all = 1}, heads))
-    attention += layers * w.wanted_bytes;
-  for (const auto& [name, gradient] : o.gradients) weights += static_cast<index_t>(gradient.size() * sizeof(float));
-  return {{"frames' rows to their tokens", rows * row_bytes},
-          {"labels, from the next token", labels * index_t{sizeof(index_t)}},
-          {"attention, forward", attention},
-          {"mean of the loss", ranks * (ranks - 1) * index_t{2 * sizeof(double)}},  // a sum and a count
-          {"attention, backward", 2 * attention},                                   // K, V again; dK, dV home
-          {"gradients back to frames' rows", rows * row_bytes},
-          {"weights' gradients, summed up", ranks * (ranks - 1) * weights}};
-}
-
 int understand(const demo::arguments& given) {
-  const demo::video video =
-      given.video.empty() ? demo::moving_scene(160, 90, given.frames) : demo::read_y4m_file(given.video, given.frames);
+  const demo::video video = demo::video_of(given, 160, 90);
   const demo::conversation talk(demo::cut_patches(video, demo::patch_side(video)), words);
   const outcome one = train(talk, 1), many = train(talk, given.ranks);
 
   const index_t per_frame = demo::vision_tower::tokens_per_frame(talk.clip), tokens = talk.sequence.token_count();
-  std::printf("%d frames of %d x %d, %lld tokens each; with text %lld tokens, dealt by zigzag over %d ranks\n\n",
-              talk.clip.frames, video.width, video.height, static_cast<long long>(per_frame),
-              static_cast<long long>(tokens), given.ranks);
-  demo::table members({"", "frames encoded", "rows made", "tokens", "labels that count"});
-  for (int r = 0; r < given.ranks; ++r)
-    members.add({"rank " + std::to_string(r), demo::count_text(many.encoders.count_of(r)),
-                 demo::count_text(many.encoders.count_of(r) * per_frame), demo::count_text(many.layout.count_of(r)),
-                 demo::count_text(many.counted[at(r)])});
-  members.print();
-  std::printf("\n");
-  const bool only_wanted = demo::print_moved(many.sent, count_wanted(talk, many));
+  std::printf("%s of %d x %d, %s each; with text %s, dealt by zigzag over %s\n\n",
+              demo::count_text(talk.clip.frames, "frame").c_str(), video.width, video.height,
+              demo::count_text(per_frame, "token").c_str(), demo::count_text(tokens, "token").c_str(),
+              demo::count_text(given.ranks, "rank").c_str());
+  demo::print_dealing(talk, many.encoders, many.layout, many.counted);
+  index_t weights = 0;
+  for (const auto& [name, gradient] : many.gradients) weights += static_cast<index_t>(gradient.size());
+  const bool only_wanted =
+      demo::print_moved(many.sent, demo::count_wanted(talk, many.encoders, many.layout, shape, layers, weights));
 
   demo::comparison same(tolerance);
   same.see("loss", {static_cast<float>(many.loss.value)}, {static_cast<float>(one.loss.value)});

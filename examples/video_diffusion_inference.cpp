@@ -4,26 +4,26 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <seqpar/seqpar.hpp>
 
+#include "support/inference_report.hpp"
 #include "support/patches.hpp"
 #include "support/program.hpp"
 #include "support/stages.hpp"
-#include "support/svg.hpp"
 #include "support/video_model.hpp"
-#include "support/y4m.hpp"
 
 namespace {
 
 using namespace seqpar;
 using demo::at, demo::noise, demo::numbers, demo::prepared;
+using transport_type = traced<threads::transport>;
 using work = std::vector<demo::stage>;
-using team_type = mesh<traced<threads::transport>>;
 
 constexpr index_t width = 32, prompt_tokens = 21, row_bytes = width * index_t{sizeof(float)};
+constexpr exchange_options options{.row_bytes = row_bytes, .passes = forward_only};
+constexpr const char* count_of_keys = "keys that each query counts";
 constexpr demo::layer_shape shape{.width = width, .heads = 4, .kv_heads = 2, .head_dim = 8};
 constexpr demo::layer_shape with_prompt{
     .width = width, .heads = 4, .kv_heads = 2, .head_dim = 8, .joint = prompt_tokens};
@@ -31,6 +31,18 @@ constexpr int depth = 2, steps = 4;
 constexpr float pace = 0.1f;
 /// fp32 sums in another order: |x - one rank's x| <= tolerance * max|one rank's x|, for each result.
 constexpr double tolerance = 1e-5;
+
+/// Block-causal behind a prompt: positions 0 … prompt−1 are a block of their own, then come frames of `frame` tokens.
+struct after_prompt {
+  extent prompt, frame;
+
+  constexpr index_t end_of(index_t q) const {
+    return q < prompt ? index_t{prompt} : prompt + ((q - prompt) / frame + 1) * frame;
+  }
+  constexpr bool allows(index_t q, index_t k) const { return k < end_of(q); }
+  constexpr interval_pair key_intervals(index_t q) const { return make_intervals({0, end_of(q)}); }
+};
+static_assert(explain_mask<after_prompt>());
 
 /// x <- x - pace * predict(x), several times.
 template <class Predict>
@@ -45,126 +57,122 @@ grid tiles_of(const demo::patches& clip, index_t ranks) {
   return {clip.frames, clip.rows, clip.columns, split.h, split.w};
 }
 
-/// All of one rank's work.
-work infer(const threads::transport& world, const process_grid& ranks, const demo::patches& clip) {
-  flight_record record(world.rank(), world.size());
-  const index_t sp = ranks.sequence, exchanging = sp % 4 == 0 ? 2 : 1;
-  const team_type team({world, record}, {.ring = sp / exchanging, .all_to_all = exchanging},
-                       ranks.group(parallel::sequence, world.rank()));
-  const int seed = 10 + team.rank_of(0) / team.size();  // each data-parallel group denoises its own noise
-  const grid tiles = tiles_of(clip, sp);
-  const index_t n = clip.tokens(), frame = clip.tokens_per_frame(), rows = tiles.count_of(team.index());
-  const demo::after_prompt by_frame{.prompt = prompt_tokens, .frame = frame};
-  const exchange_options options{.row_bytes = row_bytes, .passes = forward_only};
-  work told;
-  auto sent = [&, before = index_t{0}]() mutable {  // since the last call
-    return record.bytes(direction::send) - std::exchange(before, record.bytes(direction::send));
-  };
+/// One rank: the stages of its work, one by one.
+class worker {
+ public:
+  worker(const threads::transport& world, const process_grid& ranks, const demo::patches& clip)
+      : log_(world.rank(), world.size()),
+        clip_(clip),
+        team_({world, log_.record()}, mesh_of(ranks.sequence), ranks.group(parallel::sequence, world.rank())),
+        tiles_(tiles_of(clip, ranks.sequence)),
+        frame_mask_{.prompt = prompt_tokens, .frame = clip.tokens_per_frame()},
+        seed_(10 + team_.rank_of(0) / team_.size()),  // each data-parallel group denoises its own noise
+        gather_(plan_gather(team_, tiles_, 0, options)),
+        gather_memory_(prepared(gather_)) {}
 
-  // The prompt: the group's root encodes it, every rank of the group gets it.
-  auto spread = plan_broadcast(team, prompt_tokens, 0, options);
-  const host_memory spread_memory = prepared(spread);
-  const numbers encoded = noise(1, 0, team.index() == 0 ? prompt_tokens : 0, width);
-  numbers prompt(at(prompt_tokens * width));
-  sent();
-  check(spread.forward(encoded.data(), prompt.data(), spread_memory, on_host{}));
-  told.push_back({"the prompt, from the root to all", prompt_tokens, sent(), prompt});
-
-  // The clip with noise, denoised whole: tiles on the ranks, every token sees every token and the prompt.
-  auto gather = plan_gather(team, tiles, 0, options);
-  const host_memory gather_memory = prepared(gather);
-  const auto to_root = [&](const numbers& x) {
-    numbers whole(at(gather.wanted_rows() * width));
-    check(gather.forward(x.data(), whole.data(), gather_memory, on_host{}));
-    return whole;
-  };
-  const auto my_tiles = [&](const numbers& whole) {
-    numbers x;
-    for (index_t i = 0; i < rows; ++i) {
-      const auto row = whole.begin() + tiles.global_of(team.index(), i) * width;
-      x.insert(x.end(), row, row + width);
-    }
-    return x;
-  };
-  demo::dealt_model diffusion(team, tiles, full{}, with_prompt, depth);
-  sent();
-  const index_t keys = diffusion.keys_counted(),
-                right = n + prompt_tokens;  // the prompt once, though all ranks have it
-  told.push_back(
-      {"keys that each query counts", rows, sent(), {static_cast<float>(keys)}, {static_cast<float>(right)}});
-
-  const numbers latents = demo::project(clip, width, 5);
-  numbers x = noise(seed, 0, n, width);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.6f * latents[i] + 0.8f * x[i];
-  x = my_tiles(x);
-  denoise(x, [&](const numbers& now) { return diffusion.forward(prompt, now); });
-  const numbers denoised = to_root(x);
-  told.push_back({"the clip denoised, to the root", rows, sent(), denoised});
-
-  // Frames from noise, one by one: each is denoised against the cache, then leaves its clean keys there.
-  const appended empty{contiguous{.tokens = prompt_tokens, .ranks = team.ring_size()}, 0, clip.columns};
-  demo::cached_model causal_model(team, empty, by_frame, shape, depth, prompt_tokens + n,
-                                  std::max(prompt_tokens, frame));
-  causal_model.forward(prompt);
-  numbers video, outputs;
-  for (index_t f = 0; f < clip.frames; ++f) {
-    causal_model.grow(frame);
-    numbers block = noise(seed + 1000, f * frame, frame, width);
-    sent();
-    denoise(block, [&](const numbers& now) { return causal_model.forward(now); });
-    const numbers y = causal_model.forward(block);
-    video.insert(video.end(), block.begin(), block.end());
-    outputs.insert(outputs.end(), y.begin(), y.end());
-    told.push_back({"frame " + std::to_string(f) + " over the cache", causal_model.cached_here(), sent(), block});
+  /// The group's root encodes the prompt, every rank of the group gets it.
+  void spread_prompt() {
+    auto spread = plan_broadcast(team_, prompt_tokens, 0, options);
+    const host_memory memory = prepared(spread);
+    const numbers encoded = noise(1, 0, team_.index() == 0 ? prompt_tokens : 0, width);
+    prompt_.resize(at(prompt_tokens * width));
+    log_.begin();
+    check(spread.forward(encoded.data(), prompt_.data(), memory, on_host{}));
+    log_.end("the prompt, from the root to all", prompt_tokens, prompt_);
   }
 
-  // The generated video once more, all frames at once and without a cache: the layers must say what they said.
-  demo::dealt_model at_once(team, tiles, by_frame, with_prompt, depth);
-  const numbers mine = my_tiles(video);
-  sent();
-  const numbers again = to_root(at_once.forward(prompt, mine));
-  told.push_back({"the same frames, no cache", rows, sent(), again, outputs});
-  return told;
-}
+  /// A clip with noise, denoised whole: tiles on the ranks, every token sees every token and the prompt.
+  void denoise_clip() {
+    demo::dealt_model model(team_, tiles_, full{}, with_prompt, depth);
+    log_.begin();
+    // The prompt counts once, though all ranks have it.
+    log_.end(count_of_keys, rows(), {static_cast<float>(model.keys_counted())},
+             {static_cast<float>(clip_.tokens() + prompt_tokens)});
+
+    const numbers latents = demo::project(clip_, width, 5);
+    numbers x = noise(seed_, 0, clip_.tokens(), width);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.6f * latents[i] + 0.8f * x[i];
+    x = my_tiles(x);
+    denoise(x, [&](const numbers& now) { return model.forward(prompt_, now); });
+    log_.end("the clip denoised, to the root", rows(), to_root(x));
+  }
+
+  /// Frames from noise, one by one: each is denoised against the cache, then leaves its clean keys there.
+  void generate_over_cache() {
+    // Behind the prompt, lines of a frame go to the ranks in turn: every rank gets some of every frame, in few runs.
+    const appended prompt_cache{contiguous{.tokens = prompt_tokens, .ranks = team_.ring_size()}, 0, clip_.columns};
+    const index_t frame = clip_.tokens_per_frame();
+    demo::cached_model model(team_, prompt_cache, frame_mask_, shape, depth, prompt_tokens + clip_.tokens(),
+                             std::max(prompt_tokens, frame));
+    model.forward(prompt_);
+    for (index_t f = 0; f < clip_.frames; ++f) {
+      model.grow(frame);
+      numbers x = noise(seed_ + 1000, f * frame, frame, width);
+      log_.begin();
+      denoise(x, [&](const numbers& now) { return model.forward(now); });
+      const numbers y = model.forward(x);
+      video_.insert(video_.end(), x.begin(), x.end());
+      outputs_.insert(outputs_.end(), y.begin(), y.end());
+      log_.end("frame " + std::to_string(f) + " over the cache", model.cached_here(), x);
+    }
+  }
+
+  /// The generated video once more, all frames at once and without a cache: the layers must say what they said.
+  void check_without_cache() {
+    demo::dealt_model model(team_, tiles_, frame_mask_, with_prompt, depth);
+    log_.begin();
+    log_.end("the same frames, no cache", rows(), to_root(model.forward(prompt_, my_tiles(video_))), outputs_);
+  }
+
+  const work& stages() const { return log_.stages(); }
+
+ private:
+  static mesh_shape mesh_of(index_t n) { return n % 4 == 0 ? mesh_shape{n / 2, 2} : mesh_shape{n, 1}; }
+  index_t rows() const { return tiles_.count_of(team_.index()); }
+  numbers my_tiles(const numbers& whole) const { return demo::rows_of(tiles_, team_.index(), whole, width); }
+  numbers to_root(const numbers& x) const {
+    numbers whole(at(gather_.wanted_rows() * width));
+    check(gather_.forward(x.data(), whole.data(), gather_memory_, on_host{}));
+    return whole;
+  }
+
+  demo::stage_log log_;
+  const demo::patches& clip_;
+  mesh<transport_type> team_;
+  grid tiles_;
+  after_prompt frame_mask_;
+  int seed_;
+  exchange<transport_type> gather_;
+  host_memory gather_memory_;
+  numbers prompt_, video_, outputs_;
+};
 
 std::vector<work> run(const process_grid& ranks, const demo::patches& clip) {
   std::vector<work> all(at(ranks.size()));
-  run_ranks(static_cast<int>(ranks.size()),
-            [&](threads::transport world) { all[at(world.rank())] = infer(world, ranks, clip); });
+  run_ranks(static_cast<int>(ranks.size()), [&](threads::transport world) {
+    worker me(world, ranks, clip);
+    me.spread_prompt();
+    me.denoise_clip();
+    me.generate_over_cache();
+    me.check_without_cache();
+    all[at(world.rank())] = me.stages();
+  });
   return all;
 }
 
 int compare(const demo::arguments& arguments) {
-  const demo::video video = arguments.video.empty() ? demo::moving_scene(160, 90, arguments.frames)
-                                                    : demo::read_y4m_file(arguments.video, arguments.frames);
-  const int side = std::max(2, std::min(video.height, video.width / 16) / 2 * 2);
-  const demo::patches clip = demo::cut_patches(video, side);
+  const demo::video video = demo::video_of(arguments, 160, 90);
+  const demo::patches clip = demo::cut_patches(video, std::max(2, std::min(video.height, video.width / 16) / 2 * 2));
   const int dp = arguments.ranks % 2 == 0 ? 2 : 1, sp = arguments.ranks / dp;
-  const std::vector<work> many = run({.data = dp, .sequence = sp, .tensor = 1}, clip),
-                          one = run({.data = dp, .sequence = 1, .tensor = 1}, clip);
+  const process_grid ranks{.data = dp, .sequence = sp, .tensor = 1}, alone{.data = dp, .sequence = 1, .tensor = 1};
+  const std::vector<work> many = run(ranks, clip), one = run(alone, clip);
 
   const grid tiles = tiles_of(clip, sp);
-  const int n = static_cast<int>(clip.tokens()), keys = static_cast<int>(many[0][1].result[0]);
-  std::printf(
-      "%d frames of %d x %d tokens; dp %d x sp %d ranks, tiles %d x %d; %d layers, %d steps\n"
-      "the prompt's %d tokens lie on each of %d ranks; counted: %d\n\n",
-      clip.frames, clip.rows, clip.columns, dp, sp, static_cast<int>(tiles.split_h), static_cast<int>(tiles.split_w),
-      depth, steps, static_cast<int>(prompt_tokens), sp, keys - n);
+  const auto keys = static_cast<index_t>(demo::stage_of(many[0], count_of_keys).result[0]);
+  demo::print_clip(clip, ranks, tiles, depth, steps, prompt_tokens, keys - clip.tokens());
   const bool good = demo::compare_stages(many, one, tolerance);
-
-  const std::string path = arguments.out + "/video-diffusion-inference.svg";
-  const block_causal frames{.block = clip.tokens_per_frame()};
-  demo::write_file(path, demo::draw_picture(
-                             {"h x w tiles of each frame",
-                              std::to_string(n) + " tokens over " + std::to_string(sp) + " ranks",
-                              {},
-                              clip.rows,
-                              clip.columns,
-                              clip.brightness},
-                             n, sp, [&](index_t t) { return tiles.place_of(t).rank; },
-                             [&](index_t q, index_t k) { return frames.allows(q, k); }));
-  std::printf("picture %s\n\n%s\n", path.c_str(),
-              good ? "Every stage equals one rank." : "Something DIFFERS from one rank.");
+  demo::draw_tiles(arguments.out + "/video-diffusion-inference.svg", clip, tiles);
+  std::printf(good ? "Every stage equals one rank.\n" : "Something DIFFERS from one rank.\n");
   return good ? 0 : 1;
 }
 

@@ -13,6 +13,8 @@ have() {
     doctest) echo '#include <doctest/doctest.h>' | g++ -std=c++20 -x c++ - -E >/dev/null 2>&1 ;;
     sanitizers-of-clang) echo 'int main() {}' | clang++ -fsanitize=address -x c++ - -o /dev/null 2>/dev/null ;;
     benchmark) echo '#include <benchmark/benchmark.h>' | g++ -std=c++20 -x c++ - -E >/dev/null 2>&1 ;;
+    mpi) command -v mpicxx >/dev/null && command -v mpirun >/dev/null ;;
+    tc) command -v ip >/dev/null && command -v tc >/dev/null ;;
   esac
 }
 
@@ -24,6 +26,8 @@ package_of() {
     ninja) echo ninja-build ;;
     doctest) echo doctest-dev ;;
     benchmark) echo libbenchmark-dev ;;
+    mpi) echo openmpi-bin libopenmpi-dev ;;
+    tc) echo iproute2 ;;
     *) echo "$1" ;;
   esac
 }

@@ -21,6 +21,17 @@ inline std::size_t at(index_t i) {
   return static_cast<std::size_t>(i);
 }
 
+/// The rows of x[n][width] that `rank` owns, in its order.
+template <class Layout>
+numbers rows_of(const Layout& layout, int rank, const numbers& x, index_t width) {
+  numbers mine;
+  for (index_t i = 0; i < layout.count_of(rank); ++i) {
+    const auto row = x.begin() + layout.global_of(rank, i) * width;
+    mine.insert(mine.end(), row, row + width);
+  }
+  return mine;
+}
+
 /// y[n][out] = x[n][in]·w, w[in][out] fixed by a seed; the gradient of w is this rank's share, to be summed over ranks.
 class linear {
  public:

@@ -28,6 +28,11 @@ inline std::string usage_of(const std::string& what, const arguments& defaults) 
          "  --help         this text\n";
 }
 
+/// The video that was asked for, or a moving scene of this size.
+inline video video_of(const arguments& given, int width, int height) {
+  return given.video.empty() ? moving_scene(width, height, given.frames) : read_y4m_file(given.video, given.frames);
+}
+
 /// main: run(arguments) gives the exit status; 2 for what the caller can correct, 1 for what failed.
 template <class Run>
 int program(int argc, char** argv, const std::string& what, const arguments& defaults, Run run) {

@@ -6,9 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include <seqpar/types.hpp>
+#include <seqpar/seqpar.hpp>
 
 #include "table.hpp"
 
@@ -24,6 +25,30 @@ struct stage {
   std::vector<float> result;     ///< alike on all ranks of a group that have it; empty on those that do not
   std::vector<float> also = {};  ///< if not empty: what `result` must be by another road
 };
+
+/// The stages of one rank, with the bytes that its traced transport sends.
+class stage_log {
+ public:
+  stage_log(int rank, int ranks) : record_(rank, ranks) {}
+  seqpar::flight_record& record() { return record_; }
+  /// What was sent until now belongs to no stage: plans agree, say.
+  void begin() { sent_before_ = record_.bytes(seqpar::direction::send); }
+  void end(std::string name, index_t tokens, std::vector<float> result, std::vector<float> also = {}) {
+    const index_t bytes = record_.bytes(seqpar::direction::send) - sent_before_;
+    stages_.push_back({std::move(name), tokens, bytes, std::move(result), std::move(also)});
+    begin();
+  }
+  const std::vector<stage>& stages() const { return stages_; }
+
+ private:
+  seqpar::flight_record record_;
+  index_t sent_before_ = 0;
+  std::vector<stage> stages_;
+};
+
+inline const stage& stage_of(const std::vector<stage>& stages, const std::string& name) {
+  return *std::find_if(stages.begin(), stages.end(), [&](const stage& s) { return s.name == name; });
+}
 
 /// max|got − want| / max|want|; infinite where they cannot be compared.
 inline double relative_difference(const std::vector<float>& got, const std::vector<float>& want) {

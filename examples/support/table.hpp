@@ -19,6 +19,11 @@ inline std::string count_text(std::int64_t n) {
   return digits;
 }
 
+/// 1 frame, 2 frames.
+inline std::string count_text(std::int64_t n, const char* noun) {
+  return count_text(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
 /// A number with so many digits after the point.
 inline std::string fixed_text(double x, int digits) {
   char text[64];

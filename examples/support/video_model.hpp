@@ -25,21 +25,6 @@ inline numbers noise(int seed, index_t first, index_t count, index_t width) {
   return x;
 }
 
-/// Block-causal behind a prompt: positions 0 … prompt−1 are a block of their own, then come frames of `frame` tokens.
-struct after_prompt {
-  seqpar::extent prompt, frame;
-
-  static constexpr int max_intervals = 1;
-  SEQPAR_HD constexpr index_t end_of(index_t q) const {
-    return q < prompt ? index_t{prompt} : prompt + ((q - prompt) / frame + 1) * frame;
-  }
-  SEQPAR_HD constexpr bool allows(index_t q, index_t k) const { return k < end_of(q); }
-  SEQPAR_HD constexpr seqpar::interval_pair key_intervals(index_t q) const {
-    return seqpar::make_intervals({0, end_of(q)});
-  }
-};
-static_assert(seqpar::explain_mask<after_prompt>());
-
 /// One layer's key/value cache with the face of an attention plan, so that a layer can stand on it: writes the keys of
 /// the rows it is given as the newest of `cache`, then attends to all of them. Given the newest rows again, it
 /// overwrites them. `cache` is read anew by each run; whoever grows it tells the plan (advance).

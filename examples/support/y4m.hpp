@@ -95,6 +95,9 @@ inline video read_y4m(std::istream& in, const std::string& name, int most = 0) {
   if (chroma != "420" && chroma != "420jpeg" && chroma != "420mpeg2" && chroma != "420paldv")
     throw bad_input(name + ": its samples are " + chroma +
                     ", not 8-bit 4:2:0; convert it with: ffmpeg -i FILE -pix_fmt yuv420p out.y4m");
+  if (v.width < 2 || v.height < 2)
+    throw bad_input(name + ": it is " + std::to_string(v.width) + "x" + std::to_string(v.height) +
+                    "; 4:2:0 video has at least 2x2 pixels");
   if (v.width % 2 != 0 || v.height % 2 != 0)
     throw bad_input(name + ": it is " + std::to_string(v.width) + "x" + std::to_string(v.height) +
                     ", an odd size; crop it to an even one with: ffmpeg -i FILE -vf crop=" +

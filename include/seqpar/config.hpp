@@ -3,6 +3,10 @@
 // compiler.
 #pragma once
 
+#if defined(SEQPAR_VERSION_IN_ONE_FILE)
+#error "[seqpar] seqpar is here already, in one file; mpi.hpp, nccl.hpp, cuda.hpp need the folder in its place"
+#endif
+
 #if defined(__CUDACC__)
 #define SEQPAR_HD __host__ __device__
 #else

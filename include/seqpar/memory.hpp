@@ -93,7 +93,7 @@ class carver {
   T* take(index_t count) {
     T* p = base_ ? reinterpret_cast<T*>(base_ + used_) : nullptr;
     const index_t bytes = count * static_cast<index_t>(sizeof(T));
-    used_ += (bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
+    used_ += round_up(bytes, memory_alignment);
     return p;
   }
   index_t bytes() const { return used_; }

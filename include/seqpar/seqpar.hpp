@@ -73,6 +73,7 @@
 #include <seqpar/exchange/windows.hpp>
 
 #include <seqpar/kernel/concept.hpp>
+#include <seqpar/kernel/explain.hpp>
 #include <seqpar/kernel/host_fast.hpp>
 #include <seqpar/kernel/host_reference.hpp>
 #include <seqpar/kernel/tables.hpp>

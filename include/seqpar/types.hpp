@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <seqpar/config.hpp>
 
@@ -16,9 +17,18 @@ inline namespace v0_1 {
 /// Every count, position and stride.
 using index_t = std::int64_t;
 
+/// The next multiple of `unit`.
+SEQPAR_HD constexpr index_t round_up(index_t n, index_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+/// What compilers print of a forgotten extent.
+struct a_required_option_is_missing {};
+
 /// An option that must be given: made from any integer, never by default, so that a forgotten one does not compile.
 class extent {
  public:
+  extent(a_required_option_is_missing = {}) = delete;
   template <std::integral Integer>
   SEQPAR_HD constexpr extent(Integer value) : value_(static_cast<index_t>(value)) {}
   SEQPAR_HD constexpr operator index_t() const { return value_; }
@@ -30,6 +40,26 @@ class extent {
 
  private:
   index_t value_;
+};
+
+/// What compilers print of a view of a temporary.
+struct a_view_must_not_outlive_its_table {};
+
+/// A table that stays the caller's, seen: made from what a span is made from, but not from a temporary container, which
+/// is gone when the view is used.
+template <class T>
+class table_view : public std::span<const T> {
+ public:
+  constexpr table_view() = default;
+  constexpr table_view(std::span<const T> table) : std::span<const T>(table) {}
+  constexpr table_view(const T* first, std::size_t count) : std::span<const T>(first, count) {}
+  template <class Table>
+  requires std::convertible_to<const Table&, std::span<const T>>
+  constexpr table_view(const Table& table) : std::span<const T>(table) {}
+  template <class Table>
+  requires(std::convertible_to<const Table&, std::span<const T>> && !std::ranges::enable_borrowed_range<Table>)
+      table_view(const Table&&, a_view_must_not_outlive_its_table = {})
+  = delete;
 };
 
 /// Where a token lies: the rank that owns it and its row there.

@@ -146,6 +146,37 @@ TEST_CASE("masks with negative sizes or broken tables are refused while planning
   CHECK(with(seqpar::within{documents{late}, causal{}}) == at + "documents: the first bound is not 0; use pack()");
 }
 
+TEST_CASE(
+    "teacher forcing over another number of positions than its copies have is refused, padding that is told apart") {
+  const auto planned = [](index_t tokens, const auto& mask, index_t joint = 0) {
+    const auto plan =
+        try_plan_attention<float>(ring(self{}), contiguous{.tokens = tokens, .ranks = 1}, mask,
+                                  {.heads = 1, .kv_heads = 1, .head_dim = 4, .joint_q = joint, .joint_kv = joint});
+    return plan.ok() ? std::string() : std::string(plan.failure().what());
+  };
+  const teacher_forcing six{.clean = 6, .block = 2};
+  const auto real = [](index_t n) { return valid{.queries = n, .keys = n}; };
+  const std::string wrong = "[seqpar] plan_attention: the mask: teacher_forcing: clean is 6, the sequence has ";
+  CHECK(planned(16, six).starts_with(wrong + "16 positions; give half of them"));
+  CHECK(planned(11, six).starts_with(wrong + "11 positions"));
+  CHECK(planned(12, six, 4).starts_with(wrong + "16 positions"));
+  CHECK(planned(12, six) == "");
+  CHECK(planned(16, all_of{six, real(12)}) == "");
+  CHECK(planned(16, all_of{all_of{six, causal{}}, all_of{full{}, real(12)}}) == "");
+  CHECK(planned(12, all_of{six, real(10)}) == "");
+  CHECK(planned(16, all_of{six, real(13)}).starts_with(wrong));
+  CHECK(planned(16, all_of{six, valid{.keys = 12}}).starts_with(wrong));  // queries 12 to 15 would see nothing
+  CHECK(planned(16, all_of{six, valid{.queries = 12, .keys = 16}}).starts_with(wrong));
+  CHECK(planned(11, all_of{six, real(11)}).starts_with(wrong));
+  CHECK(planned(16, all_of{six, causal{}}).starts_with(wrong));
+  CHECK(planned(16, any_of{six, first_keys{2}}) == "");
+  CHECK(planned(11, any_of{six, first_keys{2}}).starts_with(wrong));
+  const std::vector<index_t> equal = pack({12, 12}), other = pack({12, 0, 14});
+  CHECK(planned(24, seqpar::within{documents{equal}, six}) == "");
+  CHECK(planned(26, seqpar::within{documents{other}, six}).starts_with(wrong + "14 positions"));
+  CHECK(planned(26, all_of{seqpar::within{documents{other}, six}, real(24)}) == "");
+}
+
 TEST_CASE("whatever one rank gives otherwise than the rest is one error on all of them before data moves [J6]") {
   check_disagreement("batch", [](problem& p) { p.shape.batch = 2; });
   check_disagreement("heads", [](problem& p) { p.shape.heads = 4; });

@@ -21,6 +21,7 @@
 #include <seqpar/mask/window.hpp>
 #include <seqpar/transport/recorder.hpp>
 #include <tests/support/attention.hpp>
+#include <tests/support/layouts.hpp>
 
 namespace seqpar::test {
 namespace {
@@ -314,8 +315,9 @@ TEST_CASE("only partials travel: members of a ring of P send log2 of them, and n
         auto plan = plan_decode<float>(
             team,
             {.batch = 3, .heads = 4, .kv_heads = 2, .head_dim = 8, .value_dim = 6, .queries = 2, .cache_rows = rows});
-        const index_t partial = 3 * 2 * (4 / parts) * (6 + 1) * 4 + 8;
-        CHECK(plan.bytes_sent(2) == (merge_tree{n, 0}.partials_sent() + parts - 1) * partial);
+        const index_t partial = 3 * 2 * (4 / parts) * (6 + 1) * 4, stamps = 8 * (n * parts - 1);
+        CHECK(plan.bytes_sent(2) == (merge_tree{n, 0}.partials_sent() + parts - 1) * partial + stamps);
+        CHECK(plan.bytes_sent(0) == stamps);
       }
   }
 }
@@ -433,9 +435,33 @@ const std::vector<misstep> missteps{
        return r.plan.append(c, a);
      }},
     {"more queries than planned", errc::invalid_argument,
-     [](decoder<float>& r, const any_cache& c) { return r.plan.advance(c, 3, r.given); }},
+     [](decoder<float>& r, const any_cache& c) { return r.plan.advance(c, 4, r.given); }},
     {"queries before the first token", errc::invalid_argument,
      [](decoder<float>& r, const any_cache&) { return r.plan.advance(empty_cache(4).grown(1), 2, r.given); }},
+    {"fewer than no queries", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) {
+       return r.plan.advance(c, std::numeric_limits<index_t>::min(), r.given);
+     }},
+    {"queries that begin beyond all positions", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) {
+       return r.plan.advance(c, run{std::numeric_limits<index_t>::max() - 1, 2, 1}, r.given);
+     }},
+    {"queries that step over all numbers", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) {
+       return r.plan.advance(c, run{5, 2, std::numeric_limits<index_t>::max()}, r.given);
+     }},
+    {"queries that step below all numbers", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) {
+       return r.plan.advance(c, run{5, 3, std::numeric_limits<index_t>::min()}, r.given);
+     }},
+    {"a query one position beyond the last", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) {
+       return r.plan.advance(c, run{1, 2, std::numeric_limits<std::int32_t>::max() - 1}, r.given);
+     }},
+    {"a query one position before the first", errc::invalid_argument,
+     [](decoder<float>& r, const any_cache& c) {
+       return r.plan.advance(c, run{5, 2, -6}, r.given);
+     }},
     {"a cache over fewer ranks", errc::invalid_argument,
      [](decoder<float>& r, const any_cache&) { return r.plan.advance(empty_cache(3).grown(4), 1, r.given); }},
     {"a cache of a negative size", errc::invalid_argument,
@@ -519,7 +545,7 @@ TEST_CASE(
     "wrong use is that rank's own status before anything is posted, peer_failed for the others, and forgotten by "
     "recover()") {
   decode_problem p{.cache = caches(4, 10, 1)[1].grown(3)};
-  p.shape.queries = 2;
+  p.shape.queries = 3;
   p.shape.cache_rows = 5;
   std::mutex mutex;
   std::vector<std::string> wrong;
@@ -577,7 +603,51 @@ TEST_CASE(
   for (const std::string& text : wrong) FAIL_CHECK(text);
 }
 
-TEST_CASE("ranks that gave advance another cache, other queries or another mask are found out, whoever it was") {
+TEST_CASE("a wrong buffer is named with its call, and runs that do not spell the cache's layout are found") {
+  decode_problem p{.cache = empty_cache(1).grown(3)};
+  p.shape.cache_rows = 12;
+  run_ranks(1, [&](threads::transport world) {
+    decoder<float> rank(world, p);
+    rank.plan.prepare(rank.given, on_host{});
+    const auto append = [&](auto&& spoil) {
+      append_arguments<float> a = rank.last(3, 1);
+      spoil(a);
+      const std::string said = rank.plan.append(p.cache, a).message();
+      check(world.recover());
+      return said;
+    };
+    const std::string shape = " is missing or has another shape than planned; ", at = "[seqpar] decode.append: ";
+    CHECK(append([](auto& a) { --a.k_cache.shape[1]; }) ==
+          at + "a tensor" + shape + "append_arguments tells the shapes: k_cache");
+    CHECK(append([](auto& a) { --a.k.shape[2]; }) == at + "a tensor" + shape + "append_arguments tells the shapes: k");
+    CHECK(append([](auto& a) { a.v.stride[3] = 2; }) ==
+          at + "the last dimension of a tensor must be dense; give stride 1: v");
+    CHECK(append([](auto& a) { a.v_cache.pointer = nullptr; }) == at + "a tensor with elements is null: v_cache");
+    CHECK(append([](auto& a) { a.v_cache = a.k_cache; }) ==
+          at + "a cache overlaps another buffer; give separate memory: v_cache");
+    std::vector<float> q = queries_of<float>(p, 0);
+    rank.aim(q, 1);
+    check(rank.plan.advance(p.cache, 1, rank.given));
+    const auto a = rank.a;
+    const auto forward = [&](auto&& spoil) {
+      rank.a = a;
+      spoil(rank.a);
+      const std::string said = rank.forward().message();
+      check(world.recover());
+      return said;
+    };
+    const std::string here = "[seqpar] decode.forward: ";
+    CHECK(forward([](auto& x) { --x.k.shape[1]; }) == here + "a tensor" + shape + "decode_shape tells the shapes: k");
+    CHECK(forward([](auto& x) { std::swap(x.lse.shape[1], x.lse.shape[2]); }) ==
+          here + "lse has another shape than planned; give [batch, heads, queries]: lse");
+    const any_cache wrong{any_layout(runs_backwards{{.tokens = 12, .ranks = 1}}), 0};
+    for (const status& s : {rank.plan.advance(wrong, 1, rank.given), rank.plan.append(wrong, rank.last(3, 1))})
+      CHECK(s.message().starts_with("[seqpar] decode: the runs of the cache's layout do not spell global_of"));
+    check(world.recover());
+  });
+}
+
+TEST_CASE("ranks that gave advance another cache, other queries or another mask are all told so, and can go on") {
   using change = status (*)(decoder<float>&, const any_cache&);
   const std::vector<std::pair<const char*, change>> changes{
       {"as many tokens, dealt otherwise",
@@ -614,16 +684,121 @@ TEST_CASE("ranks that gave advance another cache, other queries or another mask 
           const any_cache now = p.cache.grown(1);
           check(world.rank() == odd ? spoiled(rank, now) : rank.plan.advance(now, 1, rank.given));
           got[static_cast<std::size_t>(world.rank())] = rank.forward();
+          check(rank.plan.advance(now, 1, rank.given));  // nothing is to be recovered from
+          check(rank.forward());
         });
-        int told = 0;
         for (const status& s : got) {
-          told += s.code() == errc::ranks_disagree;
-          CHECK_MESSAGE((s.code() == errc::ranks_disagree || s.code() == errc::peer_failed),
-                        name << ": " << s.message());
+          CHECK_MESSAGE(s.code() == errc::ranks_disagree, name << ": " << s.message());
+          if (p.ranks() > 2) CHECK(s.rank() == odd);
         }
-        CHECK_MESSAGE(told > 0, name);
       }
   }
+}
+
+TEST_CASE("0, 1 or 2 queries on one rank and another number on the others: all ranks are told, and nobody waits") {
+  for (const mesh_shape& team : {mesh_shape{5, 1}, mesh_shape{2, 1}, mesh_shape{2, 2}, mesh_shape{1, 3}}) {
+    decode_problem p{.cache = caches(static_cast<int>(team.ring), 10, 1)[1].grown(3), .steps = 3, .team = team};
+    p.shape.cache_rows = p.cache.rows_for(13);
+    p.shape.queries = 2;
+    p.queries = {{0, 0, 1}, {12, 1, 1}, {11, 2, 1}};
+    const index_t stamps = 8 * (p.ranks() - 1);
+    for (int odd = -1; odd < p.ranks(); ++odd)  // -1: rank r has r mod 3 queries
+      for (index_t most : {0, 1, 2})
+        for (index_t other : {0, 1, 2}) {
+          const auto queries = [&](int r) { return odd < 0 ? r % 3 : r == odd ? other : most; };
+          if (odd < 0 && (most != 0 || other != 0)) continue;
+          threads::options world_options{.ranks = p.ranks()};
+          world_options.deadline = std::chrono::seconds(20);
+          run_ranks(world_options, [&](threads::transport world) {
+            decoder<float> rank(world, p);
+            rank.plan.prepare(rank.given, on_host{});
+            std::fill(rank.k.begin(), rank.k.end(), 0.5f);
+            std::fill(rank.v.begin(), rank.v.end(), 0.5f);
+            const auto forward = [&](index_t n) {
+              std::vector<float> q = queries_of<float>(p, n);
+              rank.aim(q, n);
+              check(rank.plan.advance(p.cache, p.queries[static_cast<std::size_t>(n)], rank.given));
+              return rank.forward();
+            };
+            const index_t before = rank.record.bytes(direction::send);
+            const status s = forward(queries(world.rank()));
+            const index_t sent = rank.record.bytes(direction::send) - before;
+            const auto require = [](bool holds, const std::string& what) {
+              if (!holds) raise(error(errc::invalid_argument, what));
+            };
+            if (most == other && odd >= 0) {
+              require(s.ok() && sent == rank.plan.bytes_sent(most), "alike: " + s.message());
+            } else {
+              require(s.code() == errc::ranks_disagree && sent == 2 * stamps, "otherwise: " + s.message());
+              if (odd >= 0 && p.ranks() > 2) require(s.rank() == odd, "named: " + s.message());
+            }
+            check(forward(1));  // the world is as it was
+            for (float x : rank.out) require(x == 0.5f, "the result");
+          });
+        }
+  }
+}
+
+TEST_CASE("ranks that trust each other send partials only") {
+  run_ranks(3, [](threads::transport world) {
+    flight_record record(world.rank(), world.size(), 16);
+    auto plan =
+        plan_decode<float>(ring(transport_type(world, record)),
+                           {.heads = 1, .kv_heads = 1, .head_dim = 1, .cache_rows = 1}, {.check = agreement::trusted});
+    const host_memory memory(plan.memory());
+    plan.prepare(memory, on_host{});
+    float q = 1, k = 0, v = static_cast<float>(world.rank()), out = -1;
+    const std::array<index_t, 4> one{1, 1, 1, 1};
+    check(plan.advance(empty_cache(3).grown(3), 1, memory));
+    check(plan.forward({.q = dense_view<const float>(&q, one),
+                        .k = dense_view<const float>(&k, one),
+                        .v = dense_view<const float>(&v, one),
+                        .out = dense_view(&out, one)},
+                       memory, on_host{}));
+    if (out != 1) raise(error(errc::invalid_argument, "the result"));
+    if (record.bytes(direction::send) != plan.bytes_sent(1) || plan.bytes_sent(1) % 8 != 0 || plan.bytes_sent(0) != 0)
+      raise(error(errc::invalid_argument, "bytes"));
+  });
+}
+
+TEST_CASE("a mask that throws, in advance or in a kernel, is that rank's status, and the peers hear of it") {
+  struct asked {
+    const bool* armed;
+    bool allows(index_t, index_t) const {
+      if (*armed) throw std::runtime_error("no such query");
+      return true;
+    }
+  };
+  struct with_intervals : asked {
+    interval_pair key_intervals(index_t q) const { return {{0, q + this->allows(q, q)}, {}}; }
+  };
+  const auto told = [](auto mask) {
+    std::vector<errc> codes(2);
+    run_ranks(2, [&](threads::transport world) {
+      bool armed = false;
+      auto own = mask;
+      own.armed = &armed;
+      auto plan = plan_decode<float>(ring(world), own, {.heads = 1, .kv_heads = 1, .head_dim = 1, .cache_rows = 2});
+      const host_memory memory(plan.memory());
+      plan.prepare(memory, on_host{});
+      check(world.recover());  // everybody is here
+      float q = 1, k[2] = {}, v[2] = {}, out = -1;
+      const std::array<index_t, 4> one{1, 1, 1, 1}, rows{1, 2, 1, 1};
+      armed = world.rank() == 1;
+      status s = plan.advance(empty_cache(2).grown(3), 1, memory);
+      if (s.ok())
+        s = plan.forward({.q = dense_view<const float>(&q, one),
+                          .k = dense_view<const float>(k, rows),
+                          .v = dense_view<const float>(v, rows),
+                          .out = dense_view(&out, one)},
+                         memory, on_host{});
+      codes[static_cast<std::size_t>(world.rank())] = s.code();
+    });
+    return codes;
+  };
+  const std::vector<errc> want{errc::peer_failed, errc::invalid_argument};
+  CHECK(told(asked{}) == want);
+  CHECK(told(with_intervals{}) == want);
 }
 
 TEST_CASE("a plan that cannot be is one sentence while planning, and ranks that disagree hear of it in prepare") {
@@ -638,9 +813,16 @@ TEST_CASE("a plan that cannot be is one sentence while planning, and ranks that 
   CHECK(said({.heads = 4, .kv_heads = 2, .head_dim = 257, .cache_rows = 3}) ==
         "[seqpar] plan_decode: head_dim must be 1 to 256, got 257");
   CHECK(said({.heads = 4, .kv_heads = 2, .head_dim = 4, .queries = 0, .cache_rows = 3}) ==
-        "[seqpar] plan_decode: queries must be at least 1");
+        "[seqpar] plan_decode: queries must be 1 to 2^31 - 2, got 0");
   CHECK(said({.heads = 4, .kv_heads = 2, .head_dim = 4, .cache_rows = -1}) ==
-        "[seqpar] plan_decode: cache_rows must be 0 to 2^31 - 1");
+        "[seqpar] plan_decode: cache_rows must be 0 to 2^31 - 2, got -1");
+  CHECK(said({.heads = 4, .kv_heads = 2, .head_dim = 4, .queries = index_t{1} << 62, .cache_rows = 3}) ==
+        "[seqpar] plan_decode: queries must be 1 to 2^31 - 2, got 4611686018427387904");
+  for (const decode_shape& n :
+       {decode_shape{.batch = index_t{1} << 60, .heads = 4, .kv_heads = 4, .head_dim = 4, .cache_rows = 3},
+        {.heads = index_t{1} << 61, .kv_heads = 1, .head_dim = 4, .cache_rows = 3},
+        {.batch = 1 << 20, .heads = 64, .kv_heads = 1, .head_dim = 128, .cache_rows = 1 << 30}})
+    CHECK(said(n) == "[seqpar] plan_decode: the tensors have more than 2^62 bytes; give smaller sizes");
   CHECK(said({.heads = 4, .kv_heads = 2, .head_dim = 4, .cache_rows = 3}, any_mask(first_keys{-1}))
             .starts_with("[seqpar] plan_decode: the mask: first_keys: "));
   std::vector<std::string> heard(3);

@@ -104,7 +104,7 @@ class problem_drawer {
     if (roll_.one_in(3)) {
       n.joint_q = roll_.pick<index_t>({0, 1, 2, 5, 9});
       n.joint_kv = roll_.pick<index_t>({0, 1, 3, 7});
-      n.joint = roll_.pick({joint_place::front, joint_place::rear});
+      n.joint_at = roll_.pick({joint_place::front, joint_place::rear});
     }
     const index_t most = roll_.pick<index_t>({100'000, 300'000, 1'000'000});  // keeps the definition in double cheap
     const index_t pairs = (q.token_count() + n.joint_q) * (kv.token_count() + n.joint_kv);

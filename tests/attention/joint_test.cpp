@@ -14,7 +14,7 @@ attention_case image_and_text(index_t image, index_t text, joint_place where, an
   attention_case c{
       .tokens = image, .shape = {.heads = 4, .kv_heads = 4, .head_dim = 4}, .mask = std::move(mask), .sums = sums};
   c.shape.joint_q = c.shape.joint_kv = text;
-  c.shape.joint = where;
+  c.shape.joint_at = where;
   return c;
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("cross attention to replicated keys: gradients complete on every rank,
   c.kv_tokens = 5;
   c.mask = see_past;
   c.shape.heads = 6;
-  c.shape.joint = joint_place::rear;
+  c.shape.joint_at = joint_place::rear;
   for (const write how : {write::assign, write::add}) {
     c.options.gradients = how;
     check_everywhere(c);

@@ -38,7 +38,7 @@ std::string name_of(const drawn_problem& d) {
     << memories[static_cast<int>(p.memory)];
   if (p.shape.joint_q + p.shape.joint_kv > 0)
     s << ", joint " << p.shape.joint_q << "/" << p.shape.joint_kv
-      << (p.shape.joint == joint_place::front ? " front" : " rear")
+      << (p.shape.joint_at == joint_place::front ? " front" : " rear")
       << (p.options.joint_gradient == joint_gradient::partial ? " partial" : "");
   if (p.options.passes == forward_only) s << ", forward only";
   if (p.options.scale) s << ", scale " << *p.options.scale;

@@ -101,6 +101,8 @@ TEST_CASE("A table's columns line up and its numbers end together") {
   CHECK(demo::count_text(1234567) == "1 234 567");
   CHECK(demo::count_text(-123) == "-123");
   CHECK(demo::count_text(999) == "999");
+  CHECK(demo::count_text(1, "frame") == "1 frame");
+  CHECK(demo::count_text(1000, "frame") == "1 000 frames");
 }
 
 TEST_CASE("A picture has every rank's colour in strip, mask and legend, however long the sequence") {

@@ -88,6 +88,7 @@ TEST_CASE("Every way of being no Y4M is told apart and named") {
 TEST_CASE("Odd sizes are refused with the crop that mends them") {
   CHECK(says(refusal("YUV4MPEG2 W5 H2\n" + frame_of(18, 0)), "5x2, an odd size"));
   CHECK(says(refusal("YUV4MPEG2 W161 H91\n"), "crop=160:90"));
+  CHECK(says(refusal("YUV4MPEG2 W1 H90\n"), "at least 2x2"));  // no crop mends it
 }
 
 TEST_CASE("Other samplings and depths are refused by name") {

@@ -1,83 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A cache resharded between tokens and heads, and to another number of ranks: every entry arrives once, and comes back.
-#include <mutex>
+#include <array>
+#include <random>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <seqpar/exchange/cache.hpp>
 #include <seqpar/layout/appended.hpp>
-#include <seqpar/layout/contiguous.hpp>
-#include <seqpar/layout/zigzag.hpp>
-#include <seqpar/transport/recorder.hpp>
-#include <seqpar/transport/threads.hpp>
+#include <tests/exchange/ranks.hpp>
 
-namespace seqpar::test {
+namespace exchange_test {
 namespace {
 
-constexpr index_t dim = 3;
+constexpr index_t dim = 3, nothing = -7;
 
-float entry(index_t batch, index_t token, index_t head, index_t d) {
-  return static_cast<float>(((batch * 1000 + token) * 16 + head) * dim + d);
-}
-
-/// A member's shard of `rows` rows (room for more than it has) as the definition says; −1 where it has nothing.
-template <class Shards>
-std::vector<float> shard_of(const Shards& shards, int member, index_t kv_heads, index_t batch, index_t rows) {
+/// A member's shard of `rows` rows (room for more than it has): element(batch, token, head, d) as the definition says;
+/// `nothing` where it has none.
+template <class Shards, class Element>
+std::vector<double> shard_of(const Shards& shards, int member, index_t kv_heads, index_t batch, index_t rows,
+                             Element&& element) {
   const holding h = shards.of(member, kv_heads);
   const index_t heads = h.columns.size();
-  std::vector<float> x(static_cast<std::size_t>(batch * rows * heads * dim), -1.f);
+  std::vector<double> x(static_cast<std::size_t>(batch * rows * heads * dim), nothing);
   for (index_t b = 0; b < batch; ++b)
     for (const row_piece& p : h.pieces)
       for (index_t i = 0; i < p.rows.count; ++i)
         for (index_t c = 0; c < heads; ++c)
           for (index_t d = 0; d < dim; ++d)
             x[static_cast<std::size_t>(((b * rows + p.place + i) * heads + c) * dim + d)] =
-                entry(b, p.rows.at(i), h.columns.lo + c, d);
+                element(b, p.rows.at(i), h.columns.lo + c, d);
   return x;
 }
 
+/// Entries that both hold.
+index_t common(const holding& a, const holding& b) {
+  index_t rows = 0;
+  for (const row_piece& p : a.pieces)
+    for (const row_piece& q : b.pieces)
+      for (index_t i = 0; i < p.rows.count; ++i)
+        for (index_t j = 0; j < q.rows.count; ++j) rows += p.rows.at(i) == q.rows.at(j);
+  return rows * intersection(a.columns, b.columns).size();
+}
+
+double dot(const std::vector<double>& x, const std::vector<double>& y) {
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (x[i] != nothing) sum += x[i] * y[i];
+  return sum;
+}
+
+/// Values, the way back, bytes of each rank and the adjoint; "" or what is wrong.
 template <class From, class To>
 std::string fault_of(int ranks, const From& from, const To& to, index_t kv_heads) {
-  const index_t batch = 2, from_rows = 40, to_rows = 50;
-  std::mutex mutex;
-  std::string fault;
-  index_t bytes = 0;
-  run_ranks(ranks, [&](threads::transport world) {
-    const int me = world.rank();
-    auto move = plan_cache_reshard(ring(world), from, to,
-                                   {.row_bytes = kv_heads * dim * 4, .batch = batch, .columns = kv_heads});
-    const host_memory memory(move.memory());
-    move.prepare(memory, on_host{});
-    std::vector<float> in = shard_of(from, me, kv_heads, batch, from_rows);
-    const std::vector<float> want = shard_of(to, me, kv_heads, batch, to_rows), before = in;
-    std::vector<float> out(want.size(), -1.f);
-    const index_t in_row = from.of(me, kv_heads).columns.size() * dim * 4;
-    const index_t out_row = to.of(me, kv_heads).columns.size() * dim * 4;
-    check(move.forward({in.data(), in_row, from_rows * in_row}, {out.data(), out_row, to_rows * out_row}, memory,
-                       on_host{}));
-    const bool arrived = out == want;
-    std::fill(in.begin(), in.end(), -1.f);
-    check(move.inverse({out.data(), out_row, to_rows * out_row}, {in.data(), in_row, from_rows * in_row}, memory,
-                       on_host{}));
-    const std::lock_guard lock(mutex);
-    bytes += move.bytes_sent();
-    if (!arrived) fault += "rank " + std::to_string(me) + " got something else; ";
-    if (in != before) fault += "rank " + std::to_string(me) + " did not get back what it had; ";
-  });
-  index_t wanted = 0;  // entries not held by who wants them
-  for (int m = 0; m < ranks; ++m) {
-    const holding have = from.of(m, kv_heads), want = to.of(m, kv_heads);
-    for (const row_piece& p : want.pieces)
-      for (index_t i = 0; i < p.rows.count; ++i) {
-        bool here = false;
-        for (const row_piece& o : have.pieces)
-          for (index_t j = 0; j < o.rows.count; ++j) here = here || o.rows.at(j) == p.rows.at(i);
-        wanted += want.columns.size() - (here ? intersection(have.columns, want.columns).size() : 0);
-      }
+  const index_t batch = 2, from_rows = 40, to_rows = 50, entry_bytes = batch * dim * 8;
+  const auto value = [](index_t b, index_t t, index_t h, index_t d) { return noise(t, h * dim + d, b); };
+  const auto gradient = [](index_t b, index_t t, index_t h, index_t d) { return noise(t, h * dim + d, b + 9); };
+  std::vector<std::array<double, 2>> products(static_cast<std::size_t>(ranks));
+  const auto body = [&](const team_type& team, flight_record& record) {
+    const int me = team.index();
+    auto move =
+        plan_cache_reshard(team, from, to, {.row_bytes = kv_heads * dim * 8, .batch = batch, .columns = kv_heads});
+    const host_memory memory = prepared(move);
+    const auto shard = [&](const auto& of, index_t rows, auto& element) {
+      return shard_of(of, me, kv_heads, batch, rows, element);
+    };
+    const auto buffer = [&](std::vector<double>& x, const auto& of, index_t rows) {
+      const index_t row = of.of(me, kv_heads).columns.size() * dim * 8;
+      return row_buffer(x.data(), row, rows * row);
+    };
+    const holding own = from.of(me, kv_heads), want = to.of(me, kv_heads);
+    index_t sent = 0;
+    for (int r = 0; r < ranks; ++r)
+      if (r != me) sent += common(own, to.of(r, kv_heads)) * entry_bytes;
+    const index_t received = (want.entries() - common(own, want)) * entry_bytes;
+    const auto moves = [&](index_t out, index_t in, auto&& f) {
+      const index_t before = record.bytes(direction::receive);
+      require(bytes_sent_by(record, f) == out && record.bytes(direction::receive) - before == in,
+              "other bytes travelled than were wanted");
+    };
+
+    std::vector<double> x = shard(from, from_rows, value), y = shard(to, to_rows, value);
+    std::vector<double> out(y.size(), nothing), back(x.size(), nothing), dx = back, dy = shard(to, to_rows, gradient);
+    require(move.bytes_sent() == sent && move.bytes_received() == received, "other bytes are promised");
+    moves(sent, received,
+          [&] { return move.forward(buffer(x, from, from_rows), buffer(out, to, to_rows), memory, on_host{}); });
+    require(out == y, "something else arrived");
+    moves(received, sent,
+          [&] { return move.inverse(buffer(out, to, to_rows), buffer(back, from, from_rows), memory, on_host{}); });
+    require(back == x, "something else came back");
+    moves(received, sent, [&] {
+      return move.template adjoint<double>(buffer(dy, to, to_rows), buffer(dx, from, from_rows), memory, on_host{});
+    });
+    require(dx == shard(from, from_rows, gradient), "another gradient came back");
+    products[static_cast<std::size_t>(me)] = {dot(out, dy), dot(x, dx)};
+  };
+  try {
+    on_ranks(ranks, body);
+  } catch (const error& e) {
+    return e.what();
   }
-  if (bytes != wanted * batch * dim * 4) fault += "other bytes travelled than were wanted";
-  return fault;
+  double ax_y = 0, x_aty = 0;
+  for (const auto& [left, right] : products) {
+    ax_y += left;
+    x_aty += right;
+  }
+  return std::abs(ax_y - x_aty) <= 1e-12 ? "" : "the adjoint is not the transpose";
 }
 
 template <class From, class To>
@@ -126,4 +154,32 @@ TEST_CASE("shards that do not fit are refused while planning") {
   CHECK(refused(cache_shards{contiguous{.tokens = -8, .ranks = 2}}, good).starts_with(at + "the first cache: "));
 }
 
-}  // namespace seqpar::test
+TEST_CASE("what all ranks work out alone about a cache agrees, message by message [J7]") {
+  std::minstd_rand draw(13);
+  const auto below = [&](index_t n) { return static_cast<index_t>(draw() % static_cast<unsigned>(n)); };
+  for (int tuple = 0; tuple < 500; ++tuple) {
+    const int ranks = 1 + static_cast<int>(below(8));
+    const index_t prefill = below(20), added = below(20), kv_heads = 1 + below(5);
+    const auto shards = [&] {
+      const index_t over = 1 + below(ranks);
+      return cache_shards{appended{zigzag{.tokens = prefill, .ranks = over}, added, 1 + below(3)},
+                          1 + below(ranks / over), below(2) == 0 ? axis::ring : axis::all_to_all};
+    };
+    const auto from = shards(), to = shards();
+    CHECK(differing_posts(
+              ranks,
+              [&](const auto& team) {
+                return plan_cache_reshard(
+                    team, from, to,
+                    {.row_bytes = kv_heads * 8, .batch = 2, .columns = kv_heads, .check = agreement::trusted});
+              },
+              [&](const auto& move, const host_memory& memory) {
+                std::vector<double> x(1000), y(1000);
+                check(move.forward(x.data(), y.data(), memory, on_host{}));
+                check(move.inverse(y.data(), x.data(), memory, on_host{}));
+                check(move.template adjoint<double>(y.data(), x.data(), memory, on_host{}));
+              }) == "");
+  }
+}
+
+}  // namespace exchange_test

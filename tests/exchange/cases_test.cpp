@@ -244,7 +244,7 @@ TEST_CASE("tensors with swapped axes and every second element travel as they lie
     group.reserve(20, 20);
     post_copy(group, team, way, array_of(from), array_of(to));
     check(world.launch(group, on_host{}));
-    copy_own(way, array_of(from), array_of(to));
+    copy_own(host_space{}, way, array_of(from), array_of(to));
     check(world.wait(group, on_host{}));
     for (index_t t = 0; t < 3; ++t)
       for (index_t h = 0; h < 3; ++h) {

@@ -255,6 +255,8 @@ TEST_CASE("a fault of one rank at run time is its own status, peer_failed for th
       for (int r = 0; r < 3; ++r)
         CHECK(codes[static_cast<std::size_t>(r)] == (r == culprit ? expected[static_cast<int>(f)] : errc::peer_failed));
       CHECK(text.starts_with("[seqpar] "));
+      if (f == fault::null_in) CHECK(contains(text, ": in (d_in) has rows and is null"));
+      if (f == fault::null_out) CHECK(contains(text, ": out (d_out) has rows and is null"));
       CHECK(after == std::vector<float>(3, 12));
     }
 }

@@ -269,27 +269,6 @@ TEST_CASE("a halo works on some ranks of a world, in the order given [O1]") {
   }
 }
 
-TEST_CASE("what all ranks work out alone agrees [J7]") {
-  std::minstd_rand draw(11);
-  const auto below = [&](index_t n) { return static_cast<index_t>(draw() % static_cast<unsigned>(n)); };
-  for (int turn = 0; turn < 500; ++turn) {
-    const int ranks = 2 + static_cast<int>(below(7));
-    const zigzag layout{.tokens = below(60), .ranks = ranks, .rule = static_cast<uneven>(below(3))};
-    const sequence_halo halo{.before = below(20), .after = below(20), .border = static_cast<border>(below(3))};
-    std::vector<std::vector<index_t>> sent(8, std::vector<index_t>(8)), received = sent;
-    std::vector<recorded_message> log;
-    for (int r = 0; r < ranks; ++r) {
-      const recorder nobody(r, ranks, log);
-      const auto plan = plan_halo(ring(nobody), layout, halo, {.row_bytes = 4});
-      for (const leg& l : plan.way().outgoing())
-        sent[static_cast<std::size_t>(r)][static_cast<std::size_t>(l.peer)] = l.rows() * 1000 + l.blocks();
-      for (const leg& l : plan.way().incoming())
-        received[static_cast<std::size_t>(l.peer)][static_cast<std::size_t>(r)] = l.rows() * 1000 + l.blocks();
-    }
-    CHECK(sent == received);
-  }
-}
-
 TEST_CASE("a halo that makes no sense is refused alike on every rank") {
   const contiguous layout{.tokens = 12, .ranks = 3};
   const auto says = [&](const std::string& part, auto&& plan) {
@@ -310,7 +289,7 @@ TEST_CASE("a halo that makes no sense is refused alike on every rank") {
   says("unit must be at least 1", halo(layout, {.before = 1, .unit = 0}));
   says("must not be negative", halo(layout, {.before = -1}));
   says("must not be negative", halo(layout, {.after = -1}));
-  says("too wide", halo(layout, {.before = index_t{1} << 40, .border = border::zero}));
+  says("too wide", halo(layout, {.before = INT64_MAX}));
   says("the mesh has 3", halo(contiguous{.tokens = 12, .ranks = 4}, {.before = 1}));
   says("columns must divide row_bytes", halo(layout, {.before = 1}, {.row_bytes = 10, .columns = 4}));
   says("gradient::sum", halo(layout, {.before = 1}, {.row_bytes = 4, .convention = gradient::replicated}));

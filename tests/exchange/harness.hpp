@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Exchanges of every kind, run on thread ranks and compared with what the lists of owned and wanted rows say.
+// Exchanges of every kind, run on ranks of any engine and compared with what the lists of owned and wanted rows say.
 #pragma once
 
 #include <atomic>
@@ -28,11 +28,14 @@
 #include <seqpar/transport/threads.hpp>
 #include <seqpar/transport/traced.hpp>
 #include <tests/support/any.hpp>
+#include <tests/support/engine.hpp>
+#include <tests/support/guarded_memory.hpp>
 
 namespace exchange_test {
 
 using namespace seqpar;
 using test::any_layout;
+using test::on_threads;
 using traced_threads = traced<threads::transport>;
 using team_type = mesh<traced_threads>;
 
@@ -145,33 +148,41 @@ inline side side_of_all(index_t rows, index_t columns) {
 }
 
 /// What is to be planned, and what it means.
-struct movement {
+template <class Engine>
+struct movement_on {
+  using transport = traced<typename Engine::transport>;
   std::string name;
-  std::function<exchange<traced_threads>(const team_type&, const exchange_options&)> plan;
+  std::function<exchange<transport>(const mesh<transport>&, const exchange_options&)> plan;
   std::function<side(int)> owned, wanted;
 };
+using movement = movement_on<on_threads>;
 
-inline movement scatter_of(const any_layout& l, int root, index_t columns = 1) {
+template <class Engine = on_threads>
+movement_on<Engine> scatter_of(const any_layout& l, int root, index_t columns = 1) {
   return {"scatter " + l.name(), [=](const auto& team, const auto& o) { return plan_scatter(team, l, root, o); },
           [=](int r) { return side_of_all(r == root ? l.token_count() : 0, columns); },
           [=](int r) { return side_of(l, r, columns); }};
 }
-inline movement gather_of(const any_layout& l, index_t columns = 1) {
+template <class Engine = on_threads>
+movement_on<Engine> gather_of(const any_layout& l, index_t columns = 1) {
   return {"gather " + l.name(), [=](const auto& team, const auto& o) { return plan_gather(team, l, o); },
           [=](int r) { return side_of(l, r, columns); }, [=](int) { return side_of_all(l.token_count(), columns); }};
 }
-inline movement gather_to(const any_layout& l, int root, index_t columns = 1) {
+template <class Engine = on_threads>
+movement_on<Engine> gather_to(const any_layout& l, int root, index_t columns = 1) {
   return {"gather to a root " + l.name(),
           [=](const auto& team, const auto& o) { return plan_gather(team, l, root, o); },
           [=](int r) { return side_of(l, r, columns); },
           [=](int r) { return side_of_all(r == root ? l.token_count() : 0, columns); }};
 }
-inline movement reshard_of(const any_layout& a, const any_layout& b, index_t columns = 1) {
+template <class Engine = on_threads>
+movement_on<Engine> reshard_of(const any_layout& a, const any_layout& b, index_t columns = 1) {
   return {"reshard " + a.name() + " to " + b.name(),
           [=](const auto& team, const auto& o) { return plan_reshard(team, a, b, o); },
           [=](int r) { return side_of(a, r, columns); }, [=](int r) { return side_of(b, r, columns); }};
 }
-inline movement broadcast_of(index_t rows, int root, index_t columns = 1) {
+template <class Engine = on_threads>
+movement_on<Engine> broadcast_of(index_t rows, int root, index_t columns = 1) {
   return {"broadcast", [=](const auto& team, const auto& o) { return plan_broadcast(team, rows, root, o); },
           [=](int r) { return side_of_all(r == root ? rows : 0, columns); },
           [=](int) { return side_of_all(rows, columns); }};
@@ -186,8 +197,9 @@ movement own_exchange(std::string name, Holds holds, Wants wants) {
 class rows_in_memory {
  public:
   /// gaps: bytes behind each row and each item of the batch; 0: dense.
-  rows_in_memory(const side& s, index_t batch, index_t column_bytes, index_t gap)
-      : side_(&s), batch_(batch), column_bytes_(column_bytes) {
+  rows_in_memory(const side& s, index_t batch, index_t column_bytes, index_t gap,
+                 std::pmr::memory_resource* where = std::pmr::new_delete_resource())
+      : side_(&s), batch_(batch), column_bytes_(column_bytes), data_(where) {
     row_ = s.columns.size() * column_bytes + gap;
     item_ = static_cast<index_t>(s.rows.size()) * row_ + gap;
     data_.assign(static_cast<std::size_t>(batch * item_ + 2 * guard), std::byte{0xCD});
@@ -220,7 +232,7 @@ class rows_in_memory {
   std::byte* base() { return data_.data() + guard; }
   const side* side_;
   index_t batch_, column_bytes_, row_, item_;
-  std::vector<std::byte> data_;
+  std::pmr::vector<std::byte> data_;
 };
 
 template <class T>
@@ -250,26 +262,30 @@ struct sweep_options {
   std::optional<std::uint64_t> adversary = {};
 };
 
-inline std::string where(const movement& m, const char* what, int rank, index_t b, std::size_t place) {
+template <class Movement>
+std::string where(const Movement& m, const char* what, int rank, index_t b, std::size_t place) {
   return m.name + ", " + what + ": rank " + std::to_string(rank) + ", item " + std::to_string(b) + ", row " +
          std::to_string(place);
 }
 
 /// Runs every movement in all its senses and compares every element and every byte count; says what is wrong, or "".
-template <class T>
-std::string broken(int members, const std::vector<movement>& movements, const sweep_options& o = {}) {
+template <class T, class Engine = on_threads>
+std::string broken(int members, const std::vector<movement_on<Engine>>& movements, const sweep_options& o = {},
+                   const Engine& on = {}) {
   const index_t column_bytes = o.dim * static_cast<index_t>(sizeof(T));
   std::vector<std::vector<double>> products(movements.size(),
                                             std::vector<double>(static_cast<std::size_t>(members) * 2));
+  using transport = typename movement_on<Engine>::transport;
   std::vector<int> ranks = o.ranks;
   for (int r = 0; o.ranks.empty() && r < members; ++r) ranks.push_back(r);
-  const auto body = [&](threads::transport engine) {
+  const auto body = [&](typename Engine::transport engine) {
     if (std::find(ranks.begin(), ranks.end(), engine.rank()) == ranks.end()) return;
     flight_record record(engine.rank(), engine.size(), 1);
-    const team_type team(traced_threads(engine, record), {.ring = members, .all_to_all = 1}, ranks);
+    const mesh<transport> team(transport(engine, record), {.ring = members, .all_to_all = 1}, ranks);
     const int me = team.index();
+    auto&& site = on.site(engine);
     for (std::size_t k = 0; k < movements.size(); ++k) {
-      const movement& m = movements[k];
+      const movement_on<Engine>& m = movements[k];
       const auto fail = [&](const std::string& text) { raise(error(errc::invalid_argument, text)); };
       std::vector<side> owned, wanted;
       for (int r = 0; r < members; ++r) {
@@ -279,8 +295,8 @@ std::string broken(int members, const std::vector<movement>& movements, const sw
       const side &own = owned[static_cast<std::size_t>(me)], &want = wanted[static_cast<std::size_t>(me)];
       const exchange_options options{.row_bytes = o.columns * column_bytes, .batch = o.batch, .columns = o.columns};
       auto plan = m.plan(team, options);
-      const host_memory memory(plan.memory());
-      plan.prepare(memory, on_host{});
+      const test::guarded_memory memory(plan.memory(), site.memory);
+      plan.prepare(memory, site.exec);
 
       // What must move: entries that another rank wants of mine, each once for each rank that wants it.
       const auto entries_between = [](const side& a, const side& b) {
@@ -301,17 +317,19 @@ std::string broken(int members, const std::vector<movement>& movements, const sw
       const auto moved = [&](const char* what, index_t sent, index_t received, auto&& f) {
         const index_t s = record.bytes(direction::send), r = record.bytes(direction::receive);
         if (const status result = f(); !result.ok()) raise(error(result));
+        site.settle();
         if (record.bytes(direction::send) - s != sent || record.bytes(direction::receive) - r != received)
           fail(m.name + ", " + what + ": other bytes moved than were wanted");
       };
       if (plan.bytes_sent() != out_bytes || plan.bytes_received() != in_bytes) fail(m.name + ": promises other bytes");
 
       // copy
-      rows_in_memory in(own, o.batch, column_bytes, o.gap), out(want, o.batch, column_bytes, o.gap);
+      rows_in_memory in(own, o.batch, column_bytes, o.gap, site.memory),
+          out(want, o.batch, column_bytes, o.gap, site.memory);
       in.for_each([&](index_t b, std::size_t, index_t row, index_t c, std::byte* p) {
         for (index_t e = 0; e < o.dim; ++e) put<T>(p, e, value_of(b, row, c, e));
       });
-      moved("copy", out_bytes, in_bytes, [&] { return plan.forward(in.buffer(), out.buffer(), memory, on_host{}); });
+      moved("copy", out_bytes, in_bytes, [&] { return plan.forward(in.buffer(), out.buffer(), memory, site.exec); });
       double out_times_y = 0, x_times_din = 0;
       out.for_each([&](index_t b, std::size_t i, index_t row, index_t c, std::byte* p) {
         for (index_t e = 0; e < o.dim; ++e) {
@@ -322,7 +340,8 @@ std::string broken(int members, const std::vector<movement>& movements, const sw
       if (!out.surroundings_untouched() || !in.surroundings_untouched()) fail(m.name + ", copy: wrote beside the rows");
 
       // add
-      rows_in_memory dout(want, o.batch, column_bytes, o.gap), din(own, o.batch, column_bytes, o.gap);
+      rows_in_memory dout(want, o.batch, column_bytes, o.gap, site.memory),
+          din(own, o.batch, column_bytes, o.gap, site.memory);
       dout.for_each([&](index_t b, std::size_t i, index_t, index_t c, std::byte* p) {
         for (index_t e = 0; e < o.dim; ++e) put<T>(p, e, gradient_of(me, b, i, c, e));
       });
@@ -335,7 +354,7 @@ std::string broken(int members, const std::vector<movement>& movements, const sw
       bool once = !wanters.empty();
       for (const auto& [entry, list] : wanters) once = once && (entry.first < 0 || list.size() == 1);
       moved("adjoint", in_bytes, out_bytes,
-            [&] { return plan.template adjoint<T>(dout.buffer(), din.buffer(), memory, on_host{}); });
+            [&] { return plan.template adjoint<T>(dout.buffer(), din.buffer(), memory, site.exec); });
       din.for_each([&](index_t b, std::size_t i, index_t row, index_t c, std::byte* p) {
         for (index_t e = 0; e < o.dim; ++e) {
           float sum = 0;
@@ -351,12 +370,12 @@ std::string broken(int members, const std::vector<movement>& movements, const sw
 
       // inverse
       if (once) {
-        rows_in_memory back(own, o.batch, column_bytes, o.gap);
+        rows_in_memory back(own, o.batch, column_bytes, o.gap, site.memory);
         back.for_each([&](index_t, std::size_t, index_t, index_t, std::byte* p) {
           for (index_t e = 0; e < o.dim; ++e) put<T>(p, e, -1);
         });
         moved("inverse", in_bytes, out_bytes,
-              [&] { return plan.inverse(out.buffer(), back.buffer(), memory, on_host{}); });
+              [&] { return plan.inverse(out.buffer(), back.buffer(), memory, site.exec); });
         back.for_each([&](index_t b, std::size_t i, index_t row, index_t c, std::byte* p) {
           const bool is_wanted = !wanters[{row, c}].empty();
           for (index_t e = 0; e < o.dim; ++e)
@@ -364,16 +383,18 @@ std::string broken(int members, const std::vector<movement>& movements, const sw
         });
         if (!back.surroundings_untouched()) fail(m.name + ", inverse: wrote beside the rows");
       }
+      if (!memory.intact()) fail(m.name + ": wrote beside its memory");
     }
   };
   threads::options world{.ranks = o.world ? o.world : members};
   world.adversary = o.adversary;
   std::string text;
   try {
-    run_ranks(world, body);
+    on.run(world, body);
   } catch (const std::exception& e) {
     return e.what();
   }
+  for (std::vector<double>& list : products) on.combine(list, 0.0);
   // ⟨A x, y⟩ = ⟨x, Aᵀ y⟩, summed over ranks
   for (std::size_t k = 0; k < movements.size(); ++k) {
     double ax_y = 0, x_aty = 0;
@@ -387,16 +408,17 @@ std::string broken(int members, const std::vector<movement>& movements, const sw
 }
 
 /// Every verb on every layout, and every pair of layouts.
-inline std::vector<movement> all_movements(const layouts& every, int ranks, index_t columns = 1) {
-  std::vector<movement> list;
+template <class Engine = on_threads>
+std::vector<movement_on<Engine>> all_movements(const layouts& every, int ranks, index_t columns = 1) {
+  std::vector<movement_on<Engine>> list;
   const auto& all = every.all();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const int root = static_cast<int>(i) % ranks;
-    list.push_back(scatter_of(all[i], root, columns));
-    list.push_back(gather_of(all[i], columns));
-    list.push_back(gather_to(all[i], root, columns));
-    list.push_back(broadcast_of(all[i].token_count(), root, columns));
-    for (const any_layout& to : all) list.push_back(reshard_of(all[i], to, columns));
+    list.push_back(scatter_of<Engine>(all[i], root, columns));
+    list.push_back(gather_of<Engine>(all[i], columns));
+    list.push_back(gather_to<Engine>(all[i], root, columns));
+    list.push_back(broadcast_of<Engine>(all[i].token_count(), root, columns));
+    for (const any_layout& to : all) list.push_back(reshard_of<Engine>(all[i], to, columns));
   }
   return list;
 }

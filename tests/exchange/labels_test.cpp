@@ -4,12 +4,16 @@
 
 #include <array>
 #include <barrier>
+#include <random>
 
 #include <seqpar/exchange/labels.hpp>
+#include <seqpar/layout/appended.hpp>
 #include <seqpar/mask/documents.hpp>
 #include <tests/exchange/ranks.hpp>
+#include <tests/support/layouts.hpp>
 
 using namespace exchange_test;
+using seqpar::test::swapped;
 
 namespace {
 
@@ -235,6 +239,61 @@ TEST_CASE("rotary positions of a shard are global; those of documents restart; c
   CHECK(as_numbers == std::vector<float>{6, 7, 8, 9});
 }
 
+TEST_CASE("documents pass through every layout that contains another: labels end and positions restart there [G6]") {
+  const std::vector<index_t> once = pack({5, 0, 6, 1}), twice = pack({5, 6, 1, 5, 6, 1}), grown = pack({5, 6, 5});
+  const per_document<zigzag> dealt{once, {.tokens = 0, .ranks = 2}};
+  const contiguous members{.tokens = 0, .ranks = 2};
+  const auto check_documents = [](const auto& layout, const std::vector<index_t>& bounds) {
+    CAPTURE(bounds.size());
+    REQUIRE(layout.token_count() == bounds.back());
+    const auto document = [&](index_t g) { return std::upper_bound(bounds.begin(), bounds.end(), g); };
+    const lists labels = labels_of(layout);
+    for (int r = 0; r < layout.rank_count(); ++r) {
+      const std::vector<index_t> place = positions(layout, r);
+      for (index_t i = 0; i < layout.count_of(r); ++i) {
+        const index_t g = layout.global_of(r, i);
+        CHECK(at(place, i) == g - *(document(g) - 1));
+        CHECK(at(labels[static_cast<std::size_t>(r)], i) == (g + 1 == *document(g) ? ignore : g + 1));
+      }
+    }
+  };
+  check_documents(dealt, once);
+  check_documents(paired<per_document<zigzag>>{dealt}, twice);
+  check_documents(nested{dealt, members}, once);
+  check_documents(nested{paired<per_document<zigzag>>{dealt}, members, axis::ring}, twice);
+  check_documents(paired<nested<per_document<zigzag>, contiguous>>{nested{dealt, members}}, twice);
+  check_documents(appended{dealt, 4, 2}, grown);
+  check_documents(paired<appended<per_document<zigzag>>>{appended{dealt, 4}}, pack({5, 6, 5, 5, 6, 5}));
+  check_documents(reordered{swapped{6, 9}, dealt}, once);
+  check_documents(nested{reordered{swapped{6, 9}, dealt}, members}, once);
+  // Bounds of one copy serve both also where a mesh deals the copies.
+  const nested mesh_of_copies{paired<zigzag>{{.tokens = 6, .ranks = 2}}, members};
+  const std::vector<index_t> one = pack({2, 4}), both = pack({2, 4, 2, 4});
+  CHECK(labels_of(mesh_of_copies, 0, one) == labels_of(mesh_of_copies, 0, both));
+  CHECK(labels_of(mesh_of_copies, 0, pack({2, 6, 4})) == labels_of(mesh_of_copies, 0, both));
+  CHECK(positions(mesh_of_copies, 1, one) == positions(mesh_of_copies, 1, both));
+}
+
+TEST_CASE("an order that takes documents apart leaves labels and positions to bounds") {
+  const std::vector<index_t> bounds = pack({3, 5});
+  const reordered apart{swapped{1, 6}, per_document<zigzag>{bounds, {.tokens = 8, .ranks = 2}}};
+  std::string said;
+  try {
+    positions(apart, 0);
+  } catch (const error& e) {
+    said = e.what();
+  }
+  CHECK(said ==
+        "[seqpar] positions_of: the layout's documents do not follow one another in the global order; give bounds");
+  for (int r = 0; r < 2; ++r) {
+    const std::vector<index_t> place = positions(apart, r, bounds);
+    for (index_t i = 0; i < apart.count_of(r); ++i) {
+      const index_t g = apart.global_of(r, i);
+      CHECK(at(place, i) == (g < 3 ? g : g - 3));
+    }
+  }
+}
+
 TEST_CASE("rotating the rows of a shard by its positions is rotating the gathered sequence [G6]") {
   const auto rotated = [](double x, double y, index_t position, double out[2]) {
     const double angle = 0.3 * static_cast<double>(position);
@@ -276,17 +335,23 @@ TEST_CASE(
     require(!try_plan_neighbours(team, layout, 1, {.row_bytes = 0}), "no bytes are taken");
     require(!try_plan_neighbours(team, layout, unbounded + 1, options), "the offset is taken");
     require(!try_plan_neighbours(team, layout, 1, {.row_bytes = 8, .placement = placement::in_place}), "in place");
-    require(!try_plan_neighbours(team, zigzag{.tokens = 8, .ranks = 3}, 1, options), "three ranks are taken");
+    const zigzag three{.tokens = 8, .ranks = 3};
+    const auto says = [](const auto& plan, const char* verb) {
+      require(!plan && std::string(plan.failure().what()).starts_with(std::string("[seqpar] ") + verb + ": the layout"),
+              std::string(verb) + ": three ranks are taken, or another verb is named");
+    };
+    says(try_plan_neighbours(team, three, 1, options), "plan_neighbours");
+    says(try_plan_successors(team, three, options), "plan_successors");
   });
   std::vector<errc> codes(2, errc::ok);
   std::barrier meet(2);
   run_ranks(2, [&](threads::transport world) {
-    auto plan = plan_successors(ring(world), zigzag{.tokens = 8, .ranks = 2}, {.row_bytes = 6});
+    auto plan = plan_successors(ring(world), zigzag{.tokens = 8, .ranks = 2}, {.row_bytes = 8});
     const host_memory memory = prepared(plan);
-    std::vector<std::byte> in(24), out(24);
+    std::vector<index_t> in(4), out(4);
     meet.arrive_and_wait();
-    const status s = world.rank() == 0 ? plan.forward(in.data(), out.data(), std::int32_t{0}, memory, on_host{})
-                                       : plan.forward(in.data(), out.data(), std::int16_t{0}, memory, on_host{});
+    const status s = world.rank() == 0 ? plan.forward(in.data(), out.data(), -100, memory, on_host{})  // an int
+                                       : plan.forward(in.data(), out.data(), ignore, memory, on_host{});
     codes[static_cast<std::size_t>(world.rank())] = s.code();
   });
   CHECK(codes == std::vector<errc>{errc::invalid_argument, errc::peer_failed});
@@ -307,4 +372,106 @@ TEST_CASE("a label that is no class is a local error of which the peers hear") {
     codes[static_cast<std::size_t>(world.rank())] = s.code();
   });
   CHECK(codes == std::vector<errc>{errc::peer_failed, errc::invalid_argument});
+}
+
+TEST_CASE(
+    "labels of every integer type: the least and the greatest class pass, what lies beside them is told to peers") {
+  const auto told = [](auto label, index_t classes, auto ignored) {
+    using T = decltype(label);
+    std::vector<status> got(2);
+    std::barrier meet(2);
+    run_ranks(2, [&](threads::transport world) {
+      flight_record record(world.rank(), world.size());
+      const mesh team = ring(traced_threads(world, record));
+      auto plan = plan_successors(team, contiguous{.tokens = 4, .ranks = 2}, {.row_bytes = sizeof(T)});
+      const host_memory memory = prepared(plan);
+      std::vector<T> labels(2, ignored), out(2);
+      if (world.rank() == 1) labels[1] = label;
+      const index_t before = record.messages(direction::send);
+      meet.arrive_and_wait();
+      status s = check_labels(team, std::span<const T>(labels), classes, static_cast<T>(ignored));
+      if (s.ok()) s = plan.forward(labels.data(), out.data(), static_cast<T>(ignored), memory, on_host{});
+      if (world.rank() == 1 && !s.ok()) require(record.messages(direction::send) == before, "something was posted");
+      got[static_cast<std::size_t>(world.rank())] = s;
+    });
+    if (got[0].ok() && got[1].ok()) return true;
+    CHECK(got[1].code() == errc::invalid_argument);
+    CHECK(got[0].code() == errc::peer_failed);
+    CHECK(got[0].rank() == 1);
+    return false;
+  };
+  const auto of_type = [&]<class T>(T ignored) {
+    constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+    CHECK(told(T{99}, 100, ignored));
+    CHECK(told(ignored, 100, ignored));
+    CHECK_FALSE(told(T{100}, 100, ignored));
+    CHECK_FALSE(told(static_cast<T>(most - 1), 100, ignored));
+    CHECK(told(T{0}, 1, ignored));
+    CHECK(told(T{99}, index_t{1} << 40, ignored));
+    CHECK_FALSE(told(T{0}, 0, ignored));
+    if (least < 0) CHECK_FALSE(told(static_cast<T>(least + 1), 100, ignored));
+    const index_t greatest = std::cmp_less(most, std::numeric_limits<index_t>::max())
+                                 ? static_cast<index_t>(most)
+                                 : std::numeric_limits<index_t>::max();
+    CHECK(told(static_cast<T>(greatest - 1), greatest, ignored));
+  };
+  of_type(std::int8_t{-100});
+  of_type(std::int16_t{-100});
+  of_type(std::int32_t{-100});
+  of_type(std::int64_t{-100});
+  of_type(std::uint8_t{255});
+  of_type(std::uint16_t{65535});
+  of_type(std::uint32_t{4294967295u});
+  of_type(std::numeric_limits<std::uint64_t>::max());
+  CHECK_FALSE(told(std::uint64_t{1} << 63, std::numeric_limits<index_t>::max(), std::uint64_t{7}));
+}
+
+TEST_CASE(
+    "results that overlap themselves or scratch in a row without a neighbour are refused before they are written") {
+  std::vector<recorded_message> nothing_moves;
+  const mesh team = ring(recorder(0, 1, nothing_moves));
+  const auto answer = [&](index_t batch, index_t from_scratch, index_t row, index_t item, bool back) {
+    auto plan = plan_successors(team, contiguous{.tokens = 2, .ranks = 1}, {.row_bytes = 8, .batch = batch});
+    scratch_room room;
+    const memory given = room.memory(plan.memory());
+    plan.prepare(given, on_host{});
+    const std::vector<double> other(static_cast<std::size_t>(2 * batch), 3);
+    const row_buffer result(room.at(from_scratch), row, item);
+    const status s = back ? plan.adjoint<double>(other.data(), result, given, on_host{})
+                          : plan.forward(other.data(), result, 5., given, on_host{});
+    if (!s.ok()) CHECK(room.untouched());
+    return s.code();
+  };
+  constexpr index_t apart = -200;
+  for (bool back : {false, true}) {
+    CHECK(answer(1, apart, 8, 16, back) == errc::ok);
+    CHECK(answer(1, apart, 4, 16, back) == errc::overlapping_buffers);  // row 1, the last token, lies on row 0
+    CHECK(answer(2, apart, 8, 16, back) == errc::ok);
+    CHECK(answer(2, apart, 16, 8, back) == errc::ok);  // items side by side
+    CHECK(answer(2, apart, 8, 8, back) == errc::overlapping_buffers);
+    CHECK(answer(1, -8, 8, 16, back) == errc::overlapping_buffers);  // row 1 is scratch
+    CHECK(answer(1, -16, 8, 16, back) == errc::ok);
+  }
+}
+
+TEST_CASE("what all ranks work out alone about neighbours agrees, message by message [J7]") {
+  std::minstd_rand draw(17);
+  const auto below = [&](index_t n) { return static_cast<index_t>(draw() % static_cast<unsigned>(n)); };
+  for (int tuple = 0; tuple < 500; ++tuple) {
+    const int ranks = 1 + static_cast<int>(below(8));
+    const index_t n = below(50), offset = below(2) == 0 ? 1 : below(21) - 10, cut = below(n + 1);
+    const layouts every(n, ranks);
+    const any_layout& layout = every.all()[draw() % every.all().size()];
+    const std::vector<index_t> bounds = below(2) == 0 ? pack({cut, n - cut}) : std::vector<index_t>{};
+    CHECK(differing_posts(
+              ranks,
+              [&](const auto& team) {
+                return plan_neighbours(team, layout, offset, {.row_bytes = 8, .check = agreement::trusted}, bounds);
+              },
+              [&](const auto& plan, const host_memory& memory) {
+                std::vector<double> x(50), y(50);
+                check(plan.forward(x.data(), y.data(), 0., memory, on_host{}));
+                check(plan.template adjoint<double>(y.data(), x.data(), memory, on_host{}));
+              }) == "");
+  }
 }

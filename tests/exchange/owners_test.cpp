@@ -16,6 +16,7 @@ namespace {
 
 using test::claims_twice;
 using test::merges_two;
+using test::runs_backwards;
 using test::swapped;
 
 const index_t n = 256;
@@ -40,22 +41,29 @@ std::string gather_of(const L& layout) {
   return planned([&](const auto& team) { return try_plan_gather(team, layout, options); });
 }
 template <class L>
-void check_two_owners(const L& layout, const char* row) {
+void check_refused(const L& layout, const char* words) {
   const contiguous good{.tokens = layout.token_count(), .ranks = 4};
   const std::string texts[] = {
       gather_of(layout), planned([&](const auto& team) { return try_plan_reshard(team, layout, good, options); }),
       planned([&](const auto& team) { return try_plan_reshard(team, good, layout, options); })};
-  for (const std::string& text : texts) CHECK_MESSAGE(text.find(row) != std::string::npos, row << ": " << text);
+  for (const std::string& text : texts) CHECK_MESSAGE(text.find(words) != std::string::npos, words << ": " << text);
 }
 
 }  // namespace
 
 TEST_CASE("two owners of a row in a layout of the caller's own are refused while planning, on every rank alike") {
-  check_two_owners(claims_twice{n, 4}, "row 1 ");
-  check_two_owners(reordered{merges_two{}, contiguous{.tokens = n, .ranks = 4}}, "row 6 ");
-  check_two_owners(paired<claims_twice>{claims_twice{n, 4}}, "row ");
-  check_two_owners(nested<claims_twice, contiguous>{{n, 2}, {.tokens = n, .ranks = 2}}, "row 1 ");
-  check_two_owners(nested<contiguous, claims_twice>{{.tokens = n, .ranks = 2}, {n, 2}}, "row 1 ");
+  check_refused(claims_twice{n, 4}, "row 1 ");
+  check_refused(reordered{merges_two{}, contiguous{.tokens = n, .ranks = 4}}, "row 6 ");
+  check_refused(paired<claims_twice>{claims_twice{n, 4}}, "row ");
+  check_refused(nested<claims_twice, contiguous>{{n, 2}, {.tokens = n, .ranks = 2}}, "row 1 ");
+  check_refused(nested<contiguous, claims_twice>{{.tokens = n, .ranks = 2}, {n, 2}}, "row 1 ");
+}
+
+TEST_CASE("runs that do not spell global_of are refused while planning, on every rank alike, in any family") {
+  const runs_backwards wrong{{.tokens = n, .ranks = 4}}, half{{.tokens = n, .ranks = 2}};
+  check_refused(wrong, "the runs of a rank do not spell global_of");
+  check_refused(paired<runs_backwards>{wrong}, "the runs of a rank do not spell global_of");
+  check_refused(nested<runs_backwards, contiguous>{half, {.tokens = n, .ranks = 2}}, "the runs of a rank do not spell");
 }
 
 TEST_CASE("layouts of the library are accepted as they are") {

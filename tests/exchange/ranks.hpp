@@ -2,6 +2,7 @@
 // What tests of multimodal exchanges share: traced thread ranks, a global scalar and its finite differences.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <seqpar/transport/recorder.hpp>
 #include <tests/exchange/harness.hpp>
 
 namespace exchange_test {
@@ -30,6 +32,22 @@ inline void require(bool holds, const std::string& what) {
   if (!holds) raise(error(errc::invalid_argument, what));
 }
 
+/// Memory of one rank in which buffers may lie on scratch; all bytes are 1 until somebody writes.
+struct scratch_room {
+  static constexpr std::size_t before = 256;
+  alignas(memory_alignment) std::byte bytes[1024];
+  scratch_room() { std::memset(bytes, 1, sizeof(bytes)); }
+  seqpar::memory memory(const memory_sizes& sizes) {
+    seqpar::memory given;
+    given.scratch = {bytes + before, sizes.scratch};
+    return given;
+  }
+  void* at(index_t from_scratch) { return bytes + before + from_scratch; }
+  bool untouched() const {
+    return std::all_of(std::begin(bytes), std::end(bytes), [](std::byte b) { return b == std::byte{1}; });
+  }
+};
+
 /// The bytes that f sends.
 template <class F>
 index_t bytes_sent_by(const flight_record& record, F&& f) {
@@ -44,6 +62,31 @@ host_memory prepared(Plan& plan) {
   host_memory memory(plan.memory());
   plan.prepare(memory, on_host{});
   return memory;
+}
+
+/// Plans plan_of(team) on each rank by itself, where nothing is moved, runs run(plan, memory) there, and compares what
+/// every rank posts with what its peers expect, message by message. "", or what differs. Plans must trust each other.
+template <class PlanOf, class Run>
+std::string differing_posts(int ranks, PlanOf&& plan_of, Run&& run) {
+  std::vector<std::vector<recorded_message>> logs(static_cast<std::size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) {
+    auto& log = logs[static_cast<std::size_t>(r)];
+    auto plan = plan_of(ring(recorder(r, ranks, log)));
+    const host_memory memory = prepared(plan);
+    if (!log.empty()) return "planning communicates";
+    run(plan, memory);
+  }
+  const auto messages = [&](int of, direction way, int from, int to) {
+    std::vector<std::pair<std::string, index_t>> list;
+    for (const recorded_message& m : logs[static_cast<std::size_t>(of)])
+      if (m.way == way && m.from == from && m.to == to) list.push_back({label_text(m.label), m.bytes});
+    return list;
+  };
+  for (int i = 0; i < ranks; ++i)
+    for (int j = 0; j < ranks; ++j)
+      if (messages(i, direction::send, i, j) != messages(j, direction::receive, i, j))
+        return "rank " + std::to_string(i) + " sends other messages to rank " + std::to_string(j) + " than it expects";
+  return {};
 }
 
 /// A number between −1 and 1.

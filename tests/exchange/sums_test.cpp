@@ -5,6 +5,7 @@
 #include <barrier>
 #include <limits>
 
+#include <seqpar/exchange/labels.hpp>
 #include <seqpar/exchange/sums.hpp>
 #include <tests/exchange/ranks.hpp>
 
@@ -292,4 +293,69 @@ TEST_CASE("sums refuse what they cannot be: plans alike on all ranks, runs befor
   });
   CHECK(texts[0] == texts[1]);
   CHECK(texts[0].find("plan_all_reduce: ranks disagree on the number of elements") != std::string::npos);
+}
+
+TEST_CASE("sums of other element types are told apart before data moves, whatever their sizes [J6]") {
+  const auto text_of = [](auto mine, auto others) {
+    std::vector<std::string> texts(2);
+    run_ranks(2, [&](threads::transport world) {
+      const mesh team = ring(world);
+      const auto prepare = [&](auto plan) {
+        const host_memory memory(plan.memory());
+        const failure f = plan.try_prepare(memory, on_host{});
+        texts[static_cast<std::size_t>(world.rank())] = f ? f->what() : "no error";
+      };
+      if (world.rank() == 0)
+        prepare(mine(team));
+      else
+        prepare(others(team));
+    });
+    CHECK(texts[0] == texts[1]);
+    return texts[0];
+  };
+  const auto all = []<class T>(T) { return [](const auto& team) { return plan_all_reduce<T>(team, 3); }; };
+  const auto scattered = []<class T>(T) {
+    return [](const auto& team) {
+      return plan_reduce_scatter<T>(team, zigzag{.tokens = 8, .ranks = 2}, {.row_bytes = 4});
+    };
+  };
+  const char* told = "ranks disagree on the element type";
+  CHECK(text_of(all(float16{}), all(bfloat16{})).find(told) != std::string::npos);
+  CHECK(text_of(all(double{}), all(index_t{})).find(told) != std::string::npos);
+  CHECK(text_of(scattered(float16{}), scattered(bfloat16{})).find(told) != std::string::npos);
+}
+
+TEST_CASE("a sum does not lie in its own scratch, and one that is handed on may overlap what it comes from [E4]") {
+  std::vector<recorded_message> log;
+  const mesh team = ring(recorder(0, 1, log));
+  auto plan = plan_all_reduce<double>(team, 3);
+  const host_memory own = prepared(plan);
+  const seqpar::memory memory = own;
+  std::vector<double> x{1, 2, 3};
+  double* inside = static_cast<double*>(memory.scratch.pointer) + 1;
+  CHECK(plan.forward(x, std::span(inside, 3), memory, on_host{}).code() == errc::overlapping_buffers);
+  CHECK(plan.forward(std::span<const double>(inside, 3), x, memory, on_host{}).code() == errc::overlapping_buffers);
+
+  auto replicated = plan_all_reduce<double>(team, 3, {.convention = gradient::replicated});
+  const host_memory other = prepared(replicated);
+  std::vector<double> y{1, 2, 3, 4};
+  check(replicated.adjoint(std::span<const double>(y.data(), 3), std::span(y.data() + 1, 3), other, on_host{}));
+  CHECK(y == std::vector<double>{1, 1, 2, 3});
+
+  auto loss = plan_token_mean(team);
+  CHECK(loss.try_prepare(host_memory({.scratch = loss.memory().scratch - memory_alignment}), on_host{}).has_value());
+}
+
+TEST_CASE("sizes beyond 2^62 bytes are refused while planning, however they are come by [D3]") {
+  std::vector<recorded_message> log;
+  const mesh team = ring(recorder(0, 1, log));
+  for (index_t rows : {(index_t{1} << 62) + 5, std::numeric_limits<index_t>::max()}) {
+    CHECK_FALSE(try_plan_broadcast(team, rows, 0, {.row_bytes = 8}).ok());
+    CHECK_FALSE(try_plan_all_reduce<double>(team, rows).ok());
+  }
+  CHECK_FALSE(try_plan_all_reduce<double>(team, index_t{1} << 62).ok());
+  const contiguous long_one{.tokens = index_t{1} << 62, .ranks = 1};
+  CHECK_FALSE(try_plan_reshard(team, long_one, long_one, {.row_bytes = 1}).ok());
+  for (index_t offset : {index_t{1} << 62, -(index_t{1} << 62)})
+    CHECK_FALSE(try_plan_neighbours(team, long_one, offset, {.row_bytes = 1}).ok());
 }

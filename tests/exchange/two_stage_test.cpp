@@ -307,7 +307,8 @@ TEST_CASE(
     REQUIRE(!deal.ok());
     CHECK(std::string(deal.failure().what()).find("deal_items: the cost of item 1 is") != std::string::npos);
   }
-  CHECK(!try_deal_items(std::vector<double>{1e308, 1e308}, 2).ok());
+  CHECK(std::string(try_deal_items(std::vector<double>{1, 1e308, 1e308}, 2).failure().what()) ==
+        "[seqpar] deal_items: the costs up to item 2 have an infinite sum; give them in a larger unit");
   CHECK(!try_deal_items(index_t{-1}, 2).ok());
   CHECK(!try_deal_items(index_t{3}, 0).ok());
   CHECK(!try_deal_items(std::vector<double>{1}, 0).ok());
@@ -343,6 +344,40 @@ TEST_CASE(
   CHECK(texts[0][2] ==
         "[seqpar] plan_two_stage: the parts add up to 5 tokens, the layout has 6; let the layout deal the assembled "
         "sequence");
+}
+
+TEST_CASE("a deal by hand is refused where an owner is no rank, a cost is missing or makes no sense") {
+  const auto said = [](std::vector<int> owners, std::vector<double> costs, int ranks) {
+    try {
+      return items(item_deal(owners, costs, ranks), 0).empty() ? std::string("empty") : std::string("dealt");
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+  };
+  const std::string at = "[seqpar] item_deal: ";
+  CHECK(said({1, 0}, {3, 4}, 2) == "dealt");
+  CHECK(said({}, {}, 1) == "empty");
+  CHECK(said({1, 2}, {3, 4}, 2) == at + "item 1 goes to rank 2, which is not one of 2 ranks");
+  CHECK(said({-1, 0}, {3, 4}, 2) == at + "item 0 goes to rank -1, which is not one of 2 ranks");
+  CHECK(said({0, 0}, {3}, 2) == at + "2 owners and 1 costs; give one of each to every item");
+  CHECK(said({0}, {3, 4}, 2) == at + "1 owners and 2 costs; give one of each to every item");
+  CHECK(said({}, {}, 0) == at + "ranks must be at least 1, got 0");
+  CHECK(said({0, 0}, {3, -4}, 2) == at + "the cost of item 1 is -4.000000; give finite costs of 0 or more");
+  CHECK(said({0}, {std::numeric_limits<double>::quiet_NaN()}, 2).starts_with(at + "the cost of item 0 is "));
+  CHECK(said({0, 0}, {1e308, 1e308}, 2).starts_with(at + "the costs up to item 1 have an infinite sum"));
+}
+
+TEST_CASE("parts beyond all numbers are a wrong part, whatever is added to them") {
+  constexpr index_t most = std::numeric_limits<index_t>::max();
+  CHECK(assembly({2, 1}).items(1, 1).problem() == "");
+  CHECK(assembly({2, 1}).items(2, 0).problem() == "");
+  CHECK(assembly({2, 1}).items(1, most).problem() ==
+        "items 1 and on, 9223372036854775807 of them, which are not all among the 2 items");
+  for (auto [first, count] : {std::pair<index_t, index_t>{most, 1}, {1, 2}, {-1, 1}, {0, -1}, {most, most}})
+    CHECK(assembly({2, 1}).items(first, count).problem().starts_with("items "));
+  const auto huge = assembly({}).text(most).text(most);
+  CHECK(huge.problem() == "a part of 9223372036854775807 rows");
+  CHECK(huge.text_rows() == 0);
 }
 
 TEST_CASE("ranks that were told other sequences or deals hear of it before anything moves") {
@@ -390,4 +425,62 @@ TEST_CASE("a null or shared buffer is refused before anything is posted, and the
     codes[static_cast<std::size_t>(world.rank())] = s.code();
   });
   CHECK(codes == std::vector<errc>{errc::overlapping_buffers, errc::peer_failed});
+}
+
+TEST_CASE("results that overlap themselves, each other or scratch in text rows, too, are refused before posting") {
+  std::vector<recorded_message> nothing_moves;
+  const mesh team = ring(recorder(0, 1, nothing_moves));
+  auto plan = plan_two_stage(team, assembly({1}).item(0).text(2), deal_items(index_t{1}, 1),
+                             contiguous{.tokens = 3, .ranks = 1}, {.row_bytes = 8});
+  scratch_room room;
+  const memory given = room.memory(plan.memory());
+  plan.prepare(given, on_host{});
+  const auto at = [&](index_t from_scratch, index_t row = 8) { return row_buffer(room.at(from_scratch), row); };
+  const row_buffer out = at(-200), visual = at(-100), text = at(-60);
+  const auto forward = [&](const row_buffer& v, const row_buffer& t, const row_buffer& o) {
+    const status s = plan.forward(v, t, o, given, on_host{});
+    if (!s.ok()) CHECK(room.untouched());
+    return s.code();
+  };
+  const auto adjoint = [&](const row_buffer& o, const row_buffer& v, const row_buffer& t) {
+    const status s = plan.adjoint<float>(o, v, t, given, on_host{});
+    if (!s.ok()) CHECK(room.untouched());
+    return s.code();
+  };
+  constexpr errc overlap = errc::overlapping_buffers;
+  CHECK(forward(visual, text, at(-200, 4)) == overlap);
+  CHECK(forward(visual, text, at(-16)) == overlap);  // row 2, of text, is scratch
+  CHECK(forward(visual, at(-8), out) == overlap);
+  CHECK(forward(visual, at(-184), out) == overlap);
+  CHECK(adjoint(out, visual, at(-60, 4)) == overlap);
+  CHECK(adjoint(out, visual, at(-8)) == overlap);
+  CHECK(adjoint(at(-16), visual, text) == overlap);
+  CHECK(adjoint(out, visual, at(-104)) == overlap);
+  CHECK(adjoint(out, visual, at(-184)) == overlap);
+  CHECK(forward(text, text, out) == errc::ok);  // inputs may be one buffer
+  CHECK(forward(visual, at(-60, 4), out) == errc::ok);
+  CHECK(adjoint(out, visual, text) == errc::ok);
+}
+
+TEST_CASE("what all ranks work out alone about images and text agrees, message by message [J7]") {
+  std::minstd_rand draw(19);
+  for (int tuple = 0; tuple < 500; ++tuple) {
+    const int ranks = 1 + static_cast<int>(draw() % 8);
+    const assembly sequence = some_sequence(static_cast<unsigned>(draw() % 1000), draw() % 2 == 0);
+    const layouts every(sequence.token_count(), ranks);
+    const any_layout& layout = every.all()[draw() % every.all().size()];
+    std::vector<double> costs;
+    for (index_t i = 0; i < sequence.item_count(); ++i) costs.push_back(static_cast<double>(draw() % 5));
+    const item_deal deal = draw() % 2 == 0 ? deal_items(costs, ranks) : deal_items(sequence.item_count(), ranks);
+    CHECK(differing_posts(
+              ranks,
+              [&](const auto& team) {
+                return plan_two_stage(team, sequence, deal, layout, {.row_bytes = 8, .check = agreement::trusted});
+              },
+              [&](const auto& plan, const host_memory& memory) {
+                std::vector<double> visual(200), text(200), out(200);
+                check(plan.forward(visual.data(), text.data(), out.data(), memory, on_host{}));
+                check(plan.template adjoint<double>(out.data(), visual.data(), text.data(), memory, on_host{}));
+              }) == "");
+  }
 }

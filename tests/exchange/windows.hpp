@@ -168,6 +168,23 @@ std::string broken(int ranks, const arrangement& a, const rows_of_ranks& owned, 
       x_aty[mine] += value_of(b, owned[mine][i], e) * x;
     });
     if (!in_place && !din.untouched_beside(own)) fail("adjoint wrote beside its rows");
+
+    for (const auto& list : wanters)
+      if (list.size() > 1) return;  // no inverse
+    checked_buffer back(want, a), bapart(own, a);
+    checked_buffer& home = in_place ? back : bapart;
+    home.for_each(own, [](index_t, std::size_t, index_t, double& x) { x = -7; });
+    back.for_each(want, [&](index_t b, std::size_t i, index_t e, double& x) {
+      x = gradient_of(me, b, static_cast<index_t>(i), e);
+    });
+    moved("inverse", in_bytes, out_bytes,
+          [&] { return plan.inverse(back.pointer(), home.pointer(), memory, on_host{}); });
+    home.for_each(own, [&](index_t b, std::size_t i, index_t e, double& x) {
+      const auto& from = wanters[static_cast<std::size_t>(owned[mine][i])];
+      if (x != (from.empty() ? -7.0 : gradient_of(from[0].first, b, from[0].second, e)))
+        fail("inverse: row " + std::to_string(i));
+    });
+    if (!in_place && !home.untouched_beside(own)) fail("inverse wrote beside its rows");
   };
   threads::options world{.ranks = ranks};
   world.adversary = static_cast<std::uint64_t>(a.batch + 2 * a.columns + 6 * a.dim);  // late and out of order
@@ -190,6 +207,32 @@ inline index_t reference_row(index_t i, index_t n, border b) {
   if (0 <= i && i < n) return i;
   if (b == border::clamp) return -2;
   return b == border::zero || n == 0 ? -1 : i < 0 ? 0 : n - 1;
+}
+
+/// Where two ranks that plan alone expect different blocks of one another, or ""; each_plan sees all plans.
+template <class PlanOf, class EachPlan>
+std::string disagreement(int ranks, PlanOf&& plan_of, EachPlan&& each_plan) {
+  using blocks = std::vector<std::vector<index_t>>;
+  const auto n = static_cast<std::size_t>(ranks);
+  std::vector<std::vector<blocks>> sent(n, std::vector<blocks>(n)), received = sent;
+  std::vector<recorded_message> log;
+  const auto list = [](const leg& l) {
+    blocks b{{l.columns.lo, l.columns.hi}};
+    for (const stretch& s : l.stretches) b.push_back({s.count, s.repeat});
+    return b;
+  };
+  for (std::size_t r = 0; r < n; ++r) {
+    auto plan = plan_of(ring(recorder(static_cast<int>(r), ranks, log)));
+    for (const leg& l : plan.way().outgoing()) sent[r][static_cast<std::size_t>(l.peer)] = list(l);
+    for (const leg& l : plan.way().incoming()) received[static_cast<std::size_t>(l.peer)][r] = list(l);
+    if (!log.empty()) return "planning communicates";
+    each_plan(plan);
+    log.clear();
+  }
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j < n; ++j)
+      if (sent[i][j] != received[i][j]) return "from rank " + std::to_string(i) + " to " + std::to_string(j);
+  return "";
 }
 
 /// The text of the error that every rank gets, or "" where one gets none or another.

@@ -105,4 +105,7 @@ TEST_CASE("a cache with a wrong size says so in one sentence") {
   CHECK(appended{zigzag{.tokens = 4, .ranks = 2}, -1}.problem() != nullptr);
   CHECK(appended{zigzag{.tokens = 4, .ranks = 2}, 1, 0}.problem() != nullptr);
   CHECK(appended{zigzag{.tokens = 4, .ranks = 0}, 1}.problem() != nullptr);
+  CHECK(appended{zigzag{.tokens = 4, .ranks = 2}, unbounded - 4}.problem() == nullptr);
+  CHECK(appended{zigzag{.tokens = 4, .ranks = 2}, unbounded - 3}.problem() != nullptr);
+  static_assert(appended{zigzag{.tokens = unbounded, .ranks = 2}, unbounded}.problem() != nullptr);  // no overflow
 }

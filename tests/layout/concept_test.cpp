@@ -35,6 +35,7 @@ static_assert(!has_runs<archetype> && !resizable_layout<archetype>);
 static_assert(broken_layout_law(archetype{}) == nullptr);
 static_assert(broken_layout_law_sampled(archetype{}, 1, 10) == nullptr);
 static_assert(problem_of(archetype{}) == nullptr);
+static_assert(!has_documents<archetype> && document_at(archetype{}, 1) == interval{0, 3});
 
 // One requirement short, each.
 struct not_copyable : archetype {
@@ -118,7 +119,8 @@ template <class L>
 void check_sizes_of() {
   CHECK(problem_of(L{.tokens = 0, .ranks = 1}) == nullptr);
   CHECK(problem_of(L{.tokens = unbounded, .ranks = 1}) == nullptr);
-  CHECK(says(problem_of(L{.tokens = -1, .ranks = 1}), "tokens is negative"));
+  // Who reports it says that it is of a layout.
+  CHECK(problem_of(L{.tokens = -1, .ranks = 1}) == std::string_view("tokens is negative; give 0 or more"));
   CHECK(says(problem_of(L{.tokens = unbounded + 1, .ranks = 1}), "more than 2^62 tokens"));
   CHECK(says(problem_of(L{.tokens = 1, .ranks = 0}), "ranks is below 1"));
   CHECK(says(problem_of(L{.tokens = 1, .ranks = index_t{1} << 31}), "more ranks than an int"));
@@ -173,9 +175,10 @@ TEST_CASE("documents with impossible bounds say what is wrong") {
 TEST_CASE("segments with an impossible table say what is wrong") {
   const std::array<run, 2> good{{{0, 2, 1}, {2, 2, 1}}}, beyond{{{0, 2, 1}, {3, 2, 1}}}, still{{{0, 2, 0}, {2, 2, 1}}},
       negative{{{0, -2, 1}, {2, 2, 1}}};
+  const std::array<index_t, 2> no_runs{0, 0};
   const std::array<index_t, 3> offsets{0, 1, 2}, wrong_end{0, 1, 3}, falling{0, 3, 2};
   CHECK(problem_of(segments{good, offsets}) == nullptr);
-  CHECK(problem_of(segments{{}, std::array<index_t, 2>{0, 0}}) == nullptr);
+  CHECK(problem_of(segments{{}, no_runs}) == nullptr);
   CHECK(says(problem_of(segments{good, {}}), "one entry more"));
   CHECK(says(problem_of(segments{good, wrong_end}), "ascend from 0"));
   CHECK(says(problem_of(segments{good, falling}), "ascend from 0"));

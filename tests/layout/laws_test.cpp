@@ -296,6 +296,17 @@ struct wrong_runs : contiguous {
     if constexpr (Kind == mistake::negative) f(run{a, 4, 1}), f(run{a, -1, 1});
   }
 };
+/// Each run right, the last one first.
+struct runs_backwards : striped {
+  template <class F>
+  constexpr void for_each_run(int rank, F&& f) const {
+    std::vector<run> runs;
+    striped::for_each_run(rank, [&](run r) { runs.push_back(r); });
+    for (; !runs.empty(); runs.pop_back()) f(runs.back());
+  }
+  constexpr runs_backwards resized(index_t n) const { return {striped::resized(n)}; }
+  friend constexpr bool operator==(const runs_backwards&, const runs_backwards&) = default;
+};
 /// One rank with `tokens` rows; `resized` and ranks are wrong as told.
 template <int Resized, int Ranks>
 struct resized_wrongly {
@@ -373,6 +384,9 @@ TEST_CASE("the sampled laws find the same mistakes") {
   CHECK(broken_layout_law_sampled(two_owners{good}, 1, 100) != nullptr);  // by row or by position
   breaks_sampled(middle_misplaced{}, 0, layout_law::global);
   breaks_sampled(resized_wrongly<0, 0>{4}, 0, layout_law::resized);
+  breaks_sampled(wrong_runs<mistake::swapped>{good}, 0, layout_law::runs);
+  breaks_sampled(wrong_runs<mistake::last_missing>{good}, 0, layout_law::runs);
+  breaks_sampled(runs_backwards{{.tokens = index_t{1} << 40, .ranks = 4, .granule = 16}}, 0, layout_law::runs);
   // One wrong row among 2^40 is not found by sample; a wrong share is.
   const contiguous large{.tokens = index_t{1} << 40, .ranks = 4};
   breaks_sampled(rows_backwards{large}, 0, layout_law::place);

@@ -30,11 +30,11 @@ TEST_CASE("contiguous, zigzag and striped deal sixteen tokens over four ranks as
 TEST_CASE("rotary positions of packed documents restart at each document [G6]") {
   const std::array<index_t, 3> bounds{0, 6, 16};
   const per_document layout{bounds, contiguous{.tokens = 0, .ranks = 4}};
-  CHECK(layout.time_of(5) == 5);
-  CHECK(layout.time_of(6) == 0);
-  CHECK(layout.time_of(15) == 9);
+  CHECK(time_of(layout, 5) == 5);
+  CHECK(time_of(layout, 6) == 0);
+  CHECK(time_of(layout, 15) == 9);
   const std::array<index_t, 5> with_empty{0, 0, 6, 6, 16};
-  CHECK(per_document{with_empty, zigzag{.tokens = 0, .ranks = 4}}.time_of(6) == 0);
+  CHECK(time_of(per_document{with_empty, zigzag{.tokens = 0, .ranks = 4}}, 6) == 0);
 }
 
 TEST_CASE("eleven tokens over four ranks follow the uneven rule that was asked for") {
@@ -174,7 +174,7 @@ TEST_CASE("packed zigzag cuts every document by itself") {
                                     {2, 5, 10, 13, 18, 21, 28, 29, 34, 35},
                                     {3, 4, 11, 12, 19, 20, 30, 31, 32, 33}});
   shard times;
-  for (const index_t g : rows_of(layout, 0)) times.push_back(layout.time_of(g));
+  for (const index_t g : rows_of(layout, 0)) times.push_back(time_of(layout, g));
   CHECK(times == shard{0, 7, 0, 7, 0, 7, 0, 1, 14, 15});
 }
 
@@ -278,7 +278,7 @@ TEST_CASE("paired holds clean and noisy of the same frames at the same time posi
   const paired layout{contiguous{.tokens = 8, .ranks = 2, .granule = 2}};  // four frames of two tokens
   const auto times = [&](const auto& l, int rank) {
     shard t;
-    for (const index_t g : rows_of(l, rank)) t.push_back(l.time_of(g));
+    for (const index_t g : rows_of(l, rank)) t.push_back(time_of(l, g));
     return t;
   };
   CHECK(times(layout, 1) == shard{4, 5, 6, 7, 4, 5, 6, 7});
@@ -306,7 +306,7 @@ TEST_CASE("paired contiguous in rank order decodes as LongLive's balanced SP doe
         const index_t per_rank = 2 * local_frames * tokens_per_frame, j = i % per_rank;
         REQUIRE(i / per_rank == rank);
         REQUIRE(layout.is_noisy(g) == (j >= per_rank / 2));
-        REQUIRE(layout.time_of(g) / tokens_per_frame == rank * local_frames + j % (per_rank / 2) / tokens_per_frame);
+        REQUIRE(time_of(layout, g) / tokens_per_frame == rank * local_frames + j % (per_rank / 2) / tokens_per_frame);
         ++i;
       }
     CHECK(i == 2 * clean);

@@ -2,6 +2,11 @@
 # Every way of getting seqpar builds and runs the same ten-line consumer.
 set(here ${CMAKE_CURRENT_LIST_DIR})
 set(there ${CMAKE_CURRENT_BINARY_DIR}/package)
+if(TARGET seqpar::mpi)
+  set(with_mpi ON)
+else()
+  set(with_mpi OFF)
+endif()
 
 # With CMake, from an installed copy and from a source folder. --fresh, so that nothing is remembered from an earlier run.
 add_test(NAME package.install COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --prefix ${there}/prefix)
@@ -12,7 +17,7 @@ foreach(from find_package add_subdirectory)
     COMMAND
       ${CMAKE_CTEST_COMMAND} --build-and-test ${here} ${there}/${from} --build-generator ${CMAKE_GENERATOR}
       --build-options --fresh -DFROM=${from} -DCMAKE_PREFIX_PATH=${there}/prefix -DSEQPAR_VERSION=${PROJECT_VERSION}
-      -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} --test-command consumer)
+      -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} -DWITH_MPI=${with_mpi} --test-command consumer)
 endforeach()
 set_tests_properties(package.find_package PROPERTIES FIXTURES_REQUIRED installed)
 
@@ -25,7 +30,11 @@ seqpar_add_script_test(
 seqpar_add_script_test(
   package.single_header ${here}/one_line.cmake CXX=${CMAKE_CXX_COMPILER} SOURCE=${here}/consumer.cpp DIR=${there}/single
   COPY=${seqpar_single_header} RENAME=seqpar)
-set_tests_properties(package.single_header PROPERTIES FIXTURES_REQUIRED single_header)
+get_filename_component(single_dir ${seqpar_single_header} DIRECTORY)
+seqpar_add_script_test(
+  package.single_and_folder ${here}/../reject/must_not_compile.cmake CXX=${CMAKE_CXX_COMPILER}
+  SOURCE=${here}/single_and_folder.cpp INCLUDE=${PROJECT_SOURCE_DIR}/include MORE=-I${single_dir})
+set_tests_properties(package.single_header package.single_and_folder PROPERTIES FIXTURES_REQUIRED single_header)
 seqpar_add_script_test(
   package.no_exceptions ${here}/one_line.cmake CXX=${CMAKE_CXX_COMPILER} SOURCE=${here}/consumer.cpp
   DIR=${there}/no_exceptions COPY=${PROJECT_SOURCE_DIR}/include/seqpar FLAGS=-fno-exceptions)

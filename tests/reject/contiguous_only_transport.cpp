@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A transport that moves one piece of memory at a time, where attention hands over strided blocks.
-// expect: a transport with access contiguous_only must pack them itself and say strided
+// expect: [seqpar] exchanges post strided blocks; a transport with access contiguous_only must pack them itself and say
+// strided
 #include <seqpar/attention/plan.hpp>
 #include <seqpar/layout/contiguous.hpp>
 #include <seqpar/mask/causal.hpp>

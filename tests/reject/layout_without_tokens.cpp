@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// No static_assert can speak here; the type's name, extent, is what leads to "an option that must be given".
-// expect: extent
+// A size left out: every layout's sizes are required.
+// expect: a_required_option_is_missing
 #include <seqpar/layout/zigzag.hpp>
 
 #ifdef TWIN

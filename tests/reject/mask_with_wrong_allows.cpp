@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: a mask needs: constexpr bool allows(index_t q, index_t k) const
+// expect: [seqpar] a mask needs: constexpr bool allows(index_t q, index_t k) const
 #include <seqpar/mask/explain.hpp>
 
 struct every_other {

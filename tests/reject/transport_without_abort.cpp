@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A transport that cannot tell its peers that it gave up.
-// expect: a transport has void abort(status) const
+// expect: [seqpar] a transport has void abort(status) const
 #include <seqpar/transport/explain.hpp>
 
 struct nowhere {

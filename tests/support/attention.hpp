@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One attention problem on global tensors: dealt to thread ranks, run, gathered, and beside it the fp64 definition and
+// One attention problem on global tensors: dealt to ranks, run, gathered, and beside it the fp64 definition and
 // the bytes that must move.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -20,6 +20,8 @@
 #include <seqpar/transport/traced.hpp>
 #include <tests/support/any.hpp>
 #include <tests/support/dense.hpp>
+#include <tests/support/engine.hpp>
+#include <tests/support/guarded_memory.hpp>
 #include <tests/support/recipe.hpp>
 #include <tests/support/tolerance.hpp>
 
@@ -100,7 +102,7 @@ std::vector<T> rounded(const std::vector<float>& x) {
 template <class T>
 class rank_tensor {
  public:
-  rank_tensor(std::array<index_t, 4> shape, strides how, T poison) {
+  rank_tensor(std::array<index_t, 4> shape, strides how, T poison, std::pmr::memory_resource* where) : data_(where) {
     const auto [b, t, h, d] = shape;
     switch (how) {
       case strides::dense:
@@ -139,52 +141,9 @@ class rank_tensor {
  private:
   static constexpr index_t guard_ = 7;
   std::array<index_t, 4> shape_, stride_;
-  std::vector<T> data_;
+  std::pmr::vector<T> data_;
   std::vector<bool> used_;
   T poison_;
-};
-
-/// Memory of exactly the sizes asked for, with canaries before and behind every region.
-class guarded_memory {
- public:
-  explicit guarded_memory(const memory_sizes& n) : sizes_{n.tables, n.scratch, n.exchange, n.saved} {
-    for (std::size_t i = 0; i < 4; ++i) {
-      const auto bytes = static_cast<std::size_t>(sizes_[i]);
-      data_[i].assign(bytes + 3 * line, std::byte{0xA5});
-      auto address = reinterpret_cast<std::uintptr_t>(data_[i].data()) + line;
-      address = (address + line - 1) / line * line;
-      start_[i] = reinterpret_cast<std::byte*>(address);
-      std::fill_n(start_[i], bytes, std::byte{0xFF});  // NaN in every element type
-    }
-  }
-  operator seqpar::memory() const { return {at(0), at(1), at(2), at(3)}; }
-  bool intact() const {
-    for (std::size_t i = 0; i < 4; ++i) {
-      for (const std::byte* p = data_[i].data(); p < start_[i]; ++p)
-        if (*p != std::byte{0xA5}) return false;
-      for (const std::byte* p = start_[i] + sizes_[i]; p < data_[i].data() + data_[i].size(); ++p)
-        if (*p != std::byte{0xA5}) return false;
-    }
-    return true;
-  }
-  /// How many lines of each kind are as they were.
-  memory_sizes unused() const {
-    const auto count = [&](std::size_t i) {
-      index_t lines = 0;
-      for (index_t at = 0; at < sizes_[i]; at += index_t{line})
-        lines += std::all_of(start_[i] + at, start_[i] + std::min(at + index_t{line}, sizes_[i]),
-                             [](std::byte b) { return b == std::byte{0xFF}; });
-      return lines;
-    };
-    return {count(0), count(1), count(2), count(3)};
-  }
-
- private:
-  static constexpr std::size_t line = 64;
-  region at(std::size_t i) const { return {sizes_[i] ? start_[i] : nullptr, sizes_[i]}; }
-  std::array<index_t, 4> sizes_;
-  std::array<std::vector<std::byte>, 4> data_;
-  std::array<std::byte*, 4> start_;
 };
 
 namespace detail {
@@ -196,9 +155,9 @@ inline index_t joint_offset(index_t dealt, joint_place where) {
 }
 }  // namespace detail
 
-/// Runs the problem on thread ranks. Throws what a rank throws. `kernel` computes the blocks.
-template <class T, class Kernel = host_fast>
-outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) {
+/// Runs the problem on the engine's ranks. Throws what a rank throws. `kernel` computes the blocks.
+template <class T, class Kernel, class Engine>
+outcome<T> run_problem_on(const Engine& engine, const problem& p, const tensors& in, Kernel kernel = {}) {
   const attention_shape& n = p.shape;
   const dense_shape d = dense_shape_of(p);
   const int members = static_cast<int>(p.team.ring * p.team.all_to_all);
@@ -213,7 +172,7 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
   result.backward_bytes.resize(static_cast<std::size_t>(members));
   result.memory.resize(static_cast<std::size_t>(members));
   result.unused.resize(static_cast<std::size_t>(members));
-  std::atomic<bool> agree = true;
+  std::vector<int> agree(static_cast<std::size_t>(members), 0);
   std::vector<double> dk_sums(result.dk.size()), dv_sums(result.dv.size());
   result.dk_rounding.assign(result.dk.size(), 0);
   result.dv_rounding.assign(result.dv.size(), 0);
@@ -225,25 +184,26 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
   threads::options world_options{.ranks = p.world ? p.world : members};
   if (p.adversary) world_options.adversary = *p.adversary;
 
-  run_ranks(world_options, [&](threads::transport world) {
+  engine.run(world_options, [&](typename Engine::transport world) {
     if (std::find(ranks.begin(), ranks.end(), world.rank()) == ranks.end()) return;
     flight_record record(world.rank(), world.size(), 16);
-    const mesh team(traced<threads::transport>(world, record), p.team, ranks);
+    const mesh team(traced(world, record), p.team, ranks);
     const int me = team.index();
     auto plan = plan_attention<T>(team, p.q_layout, p.kv_layout, p.mask, n, p.options, kernel);
     const index_t rows = plan.q_rows(), keys = plan.kv_rows();
-    guarded_memory memory(plan.memory());
-    plan.prepare(memory, on_host{});
+    auto&& site = engine.site(world);
+    guarded_memory memory(plan.memory(), site.memory);
+    plan.prepare(memory, site.exec);
 
     // Global row of every local one; a joint row is its own index in the joint tensor.
     const auto q_global = [&](index_t i) {
-      return detail::dealt_offset(n.joint_q, n.joint) + p.q_layout.global_of(me, i);
+      return detail::dealt_offset(n.joint_q, n.joint_at) + p.q_layout.global_of(me, i);
     };
     const auto k_global = [&](index_t i) {
-      return detail::dealt_offset(n.joint_kv, n.joint) + p.kv_layout.global_of(me, i);
+      return detail::dealt_offset(n.joint_kv, n.joint_at) + p.kv_layout.global_of(me, i);
     };
-    const auto q_joint = [&](index_t i) { return detail::joint_offset(p.q_layout.token_count(), n.joint) + i; };
-    const auto k_joint = [&](index_t i) { return detail::joint_offset(p.kv_layout.token_count(), n.joint) + i; };
+    const auto q_joint = [&](index_t i) { return detail::joint_offset(p.q_layout.token_count(), n.joint_at) + i; };
+    const auto k_joint = [&](index_t i) { return detail::joint_offset(p.kv_layout.token_count(), n.joint_at) + i; };
     const auto load = [](auto view, const std::vector<float>& from, index_t tokens, auto&& global) {
       using E = std::remove_pointer_t<decltype(view.pointer)>;
       for (index_t b = 0; b < view.batch(); ++b)
@@ -268,7 +228,7 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
     const std::array<index_t, 4> jqs{n.batch, n.joint_q, n.heads, n.head_dim},
         jks{n.batch, n.joint_kv, n.kv_heads, n.head_dim}, jvs{n.batch, n.joint_kv, n.kv_heads, n.v_dim()},
         jos{n.batch, n.joint_q, n.heads, n.v_dim()};
-    const auto make = [&](std::array<index_t, 4> shape) { return rank_tensor<T>(shape, p.memory, nan); };
+    const auto make = [&](std::array<index_t, 4> shape) { return rank_tensor<T>(shape, p.memory, nan, site.memory); };
     auto q = make(qs), k = make(ks), v = make(vs), out = make(os), dout = make(os), dq = make(qs), dk = make(ks),
          dv = make(vs);
     auto jq = make(jqs), jk = make(jks), jv = make(jvs), jout = make(jos), jdout = make(jos), jdq = make(jqs),
@@ -293,12 +253,13 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
       prior(dv, jdv, in.dv, d.v_size(), d.k_tokens, k_global, k_joint);
     }
     const bool token_major = p.memory == strides::heads_first;  // the other order of lse, to see that strides count
-    const auto numbers = [&](std::vector<float>& data, index_t tokens) -> heads_view<float> {
+    const auto numbers = [&](std::pmr::vector<float>& data, index_t tokens) -> heads_view<float> {
       data.assign(static_cast<std::size_t>(n.batch * n.heads * tokens + 1), std::numeric_limits<float>::quiet_NaN());
       if (token_major) return {data.data(), {n.batch, n.heads, tokens}, {n.heads * tokens, 1, n.heads}};
       return dense_heads(data.data(), {n.batch, n.heads, tokens});
     };
-    std::vector<float> lse_data, jlse_data, dlse_data, jdlse_data;
+    std::pmr::vector<float> lse_data(site.memory), jlse_data(site.memory), dlse_data(site.memory),
+        jdlse_data(site.memory);
     const heads_view<float> lse = numbers(lse_data, rows), jlse = numbers(jlse_data, n.joint_q);
     heads_view<float> dlse{}, jdlse{};
     if (!in.dlse.empty()) {
@@ -320,7 +281,7 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
                         .out = out.view(),
                         .lse = lse,
                         .joint = {.q = jq.view(), .k = jk.view(), .v = jv.view(), .out = jout.view(), .lse = jlse}},
-                       memory, on_host{}));
+                       memory, site.exec));
     const index_t middle = record.bytes(direction::send);
     if (p.options.passes == forward_backward)
       check(plan.backward({.q = q.view(),
@@ -343,7 +304,8 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
                                      .dq = jdq.view(),
                                      .dk = jdk.view(),
                                      .dv = jdv.view()}},
-                          memory, on_host{}));
+                          memory, site.exec));
+    site.settle();
     const auto m = static_cast<std::size_t>(me);
     result.forward_bytes[m] = middle - before;
     result.backward_bytes[m] = record.bytes(direction::send) - middle;
@@ -417,11 +379,23 @@ outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) 
     }
     check(world.launch(group, on_host{}));
     check(world.wait(group, on_host{}));
+    agree[m] = 1;
     for (std::size_t r = 0; r < ranks.size(); ++r)
-      if (static_cast<int>(r) != me && hashes[r] != hash) agree = false;
+      if (static_cast<int>(r) != me && hashes[r] != hash) agree[m] = 0;
   });
-  result.replicas_agree = agree;
+  for (std::vector<T>* x : {&result.out, &result.dq, &result.dk, &result.dv}) engine.combine(*x, nan);
+  engine.combine(result.lse, std::numeric_limits<float>::quiet_NaN());
+  engine.combine(result.forward_bytes, index_t{0});
+  engine.combine(result.backward_bytes, index_t{0});
+  engine.combine(agree, 0);
+  result.replicas_agree = std::count(agree.begin(), agree.end(), 1) == members;
   return result;
+}
+
+/// On thread ranks.
+template <class T, class Kernel = host_fast>
+outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) {
+  return run_problem_on<T>(on_threads{}, p, in, kernel);
 }
 
 /// The definition, on inputs rounded to T first. Masks see global positions, joint tokens included.
@@ -441,7 +415,7 @@ dense_result definition(const problem& p, const tensors& in) {
   }
   if (p.options.gradients == write::assign) return want;
   // dq is rounded to T on its way home and again when added. Partial joint sums hold what was there once a rank.
-  const index_t first = detail::joint_offset(p.kv_layout.token_count(), p.shape.joint);
+  const index_t first = detail::joint_offset(p.kv_layout.token_count(), p.shape.joint_at);
   const interval joint{first, first + p.shape.joint_kv};
   const auto ranks = static_cast<double>(p.team.ring * p.team.all_to_all);
   const auto add = [&](std::vector<double>& value, std::vector<double>& magnitude, const std::vector<float>& prior,
@@ -485,8 +459,8 @@ std::vector<byte_count> wanted_bytes(const problem& p) {
     for (index_t h = heads(m).lo; h < heads(m).hi; ++h) used.insert(h / (n.heads / n.kv_heads));
     return static_cast<index_t>(used.size());
   };
-  const auto q_position = [&](index_t t) { return detail::dealt_offset(n.joint_q, n.joint) + t; };
-  const auto k_position = [&](index_t t) { return detail::dealt_offset(n.joint_kv, n.joint) + t; };
+  const auto q_position = [&](index_t t) { return detail::dealt_offset(n.joint_q, n.joint_at) + t; };
+  const auto k_position = [&](index_t t) { return detail::dealt_offset(n.joint_kv, n.joint_at) + t; };
   // queries of each ring index: those of its members, and its share of the joint ones
   std::vector<std::vector<index_t>> queries(static_cast<std::size_t>(R)), keys(static_cast<std::size_t>(R));
   for (int m = 0; m < P; ++m) {
@@ -498,7 +472,7 @@ std::vector<byte_count> wanted_bytes(const problem& p) {
   for (int r = 0; r < R; ++r) {
     const interval mine = share(n.joint_q, R, r);
     for (index_t j = mine.lo; j < mine.hi; ++j)
-      queries[static_cast<std::size_t>(r)].push_back(detail::joint_offset(p.q_layout.token_count(), n.joint) + j);
+      queries[static_cast<std::size_t>(r)].push_back(detail::joint_offset(p.q_layout.token_count(), n.joint_at) + j);
   }
   // keys_sent[r][s]: keys of ring index s that r sends to another; sums_sent[r][s]: of whose gradients r sends sums.
   // direct: the owner sends to each who may see the key, each of those sends its gradient straight back.
@@ -566,6 +540,22 @@ std::vector<byte_count> wanted_bytes(const problem& p) {
     c.backward *= B;
   }
   return all;
+}
+
+/// The first thing that two outcomes differ in, or "".
+template <class T>
+std::string difference(const outcome<T>& a, const outcome<T>& b) {
+  const auto same = [](const auto& x, const auto& y) {
+    return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof x[0]) == 0);
+  };
+  if (!same(a.out, b.out)) return "out";
+  if (!same(a.lse, b.lse)) return "lse";
+  if (!same(a.dq, b.dq)) return "dq";
+  if (!same(a.dk, b.dk)) return "dk";
+  if (!same(a.dv, b.dv)) return "dv";
+  if (a.forward_bytes != b.forward_bytes || a.backward_bytes != b.backward_bytes) return "bytes sent";
+  if (a.replicas_agree != b.replicas_agree) return "replicas";
+  return "";
 }
 
 /// The first thing that is wrong with an outcome, or "": values element by element, replicas, bytes.

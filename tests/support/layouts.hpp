@@ -3,6 +3,7 @@
 #pragma once
 
 #include <seqpar/layout/concept.hpp>
+#include <seqpar/layout/contiguous.hpp>
 
 namespace seqpar::test {
 
@@ -18,6 +19,16 @@ struct claims_twice {
   place place_of(index_t g) const { return {static_cast<int>(g / each()), g % each()}; }
   claims_twice resized(index_t n) const { return {n, ranks}; }
   friend bool operator==(const claims_twice&, const claims_twice&) = default;
+};
+/// Contiguous; its runs are pieces of five rows of which the last comes first, so that they spell other rows than
+/// global_of.
+struct runs_backwards : contiguous {
+  template <class F>
+  constexpr void for_each_run(int rank, F&& f) const {
+    const index_t n = count_of(rank), first = global_of(rank, 0);
+    for (index_t i = (n - 1) / 5 * 5; i >= 0; i -= 5) f(run{first + i, n - i < 5 ? n - i : 5, 1});
+  }
+  friend constexpr bool operator==(const runs_backwards&, const runs_backwards&) = default;
 };
 /// No bijection: 5 and 6 both become 6.
 struct merges_two {

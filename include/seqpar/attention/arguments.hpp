@@ -51,9 +51,23 @@ struct backward_arguments {
 
 namespace detail {
 
+/// What is said of a wrong buffer. Literals, since a run allocates nothing.
+struct buffer_texts {
+  const char *shape, *dense, *numbers, *null, *places, *overlap;
+};
+inline constexpr buffer_texts attention_texts{
+    "attention: a tensor is missing or has another shape than planned; attention_shape tells the shapes",
+    "attention: the last dimension of a tensor must be dense; give stride 1",
+    "attention: lse or dlse is missing or has another shape than planned; give [batch, heads, rows]",
+    "attention: a tensor with elements is null",
+    "attention: the strides of an output give two elements one place",
+    "attention: an output or work memory overlaps another buffer; give separate memory"};
+
 /// Collects the buffers of one run; the first thing wrong with them is its status, which names the buffer.
 class buffer_checks {
  public:
+  explicit buffer_checks(const buffer_texts& texts = attention_texts) : texts_(texts) {}
+
   template <class T>
   void input(const char* name, const rows_view<T>& v, std::array<index_t, 4> shape) {
     rows(name, v, shape, false);
@@ -80,35 +94,28 @@ class buffer_checks {
   void rows(const char* name, const rows_view<T>& v, std::array<index_t, 4> shape, bool written) {
     if (v.shape != shape) {
       if (shape[0] * shape[1] * shape[2] * shape[3] != 0 || v.pointer != nullptr)
-        fail(errc::invalid_argument,
-             "attention: a tensor is missing or has another shape than planned; attention_shape tells the shapes",
-             name);
+        fail(errc::invalid_argument, texts_.shape, name);
       return;
     }
-    if (v.shape[3] > 1 && v.stride[3] != 1)
-      fail(errc::invalid_argument, "attention: the last dimension of a tensor must be dense; give stride 1", name);
+    if (v.shape[3] > 1 && v.stride[3] != 1) fail(errc::invalid_argument, texts_.dense, name);
     add(name, {array_of(v), shape[1], shape[2]}, written);
   }
   template <class T>
   void numbers(const char* name, const heads_view<T>& v, std::array<index_t, 3> shape, bool written) {
     if (v.shape != shape) {
       if (shape[0] * shape[1] * shape[2] != 0 || v.pointer != nullptr)
-        fail(errc::invalid_argument,
-             "attention: lse or dlse is missing or has another shape than planned; give [batch, heads, rows]", name);
+        fail(errc::invalid_argument, texts_.numbers, name);
       return;
     }
     add(name, {array_of(v), shape[2], shape[1]}, written);
   }
   void add(const char* name, const placed_array& a, bool written) {
     if (!a.has_bytes()) return;
-    if (a.array.pointer == nullptr)
-      return fail(errc::invalid_argument, "attention: a tensor with elements is null", name);
-    if (written && !one_place_each(a))
-      return fail(errc::overlapping_buffers, "attention: the strides of an output give two elements one place", name);
+    if (a.array.pointer == nullptr) return fail(errc::invalid_argument, texts_.null, name);
+    if (written && !one_place_each(a)) return fail(errc::overlapping_buffers, texts_.places, name);
     for (int i = 0; i < count_; ++i)
       if ((written || written_[i]) && may_share(a, seen_[i]))
-        return fail(errc::overlapping_buffers,
-                    "attention: an output or work memory overlaps another buffer; give separate memory", name);
+        return fail(errc::overlapping_buffers, texts_.overlap, name);
     if (count_ == most) return;
     written_[count_] = written;
     seen_[count_++] = a;
@@ -117,6 +124,7 @@ class buffer_checks {
     if (status_.ok()) status_ = {code, text, -1, name};
   }
 
+  const buffer_texts& texts_;
   static constexpr int most = 32;
   placed_array seen_[most];
   bool written_[most] = {};

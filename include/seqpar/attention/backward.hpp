@@ -2,44 +2,12 @@
 // The backward pass: delta at home, heads in, rounds of keys whose gradients travel back, heads out.
 #pragma once
 
-#include <algorithm>
-
 #include <seqpar/attention/arguments.hpp>
 #include <seqpar/attention/pass.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
 namespace detail {
-
-/// delta = Σ_d dout·out − dlse, per batch, head and row.
-template <class T, class Out>
-void row_dots(const rows_view<const T>& dout, const rows_view<const Out>& out, const heads_view<const float>& dlse,
-              const heads_view<float>& delta) {
-  for (index_t b = 0; b < out.batch(); ++b)
-    for (index_t h = 0; h < out.heads(); ++h)
-      for (index_t t = 0; t < out.tokens(); ++t) {
-        const T* x = dout.row(b, t, h);
-        const Out* y = out.row(b, t, h);
-        float sum = 0;
-        for (index_t d = 0; d < out.dim(); ++d) sum += static_cast<float>(x[d]) * static_cast<float>(y[d]);
-        delta.at(b, h, t) = sum - (dlse.pointer ? dlse.at(b, h, t) : 0.f);
-      }
-}
-
-/// to = from, or to += from, rounded once.
-template <class To, class From>
-void store(const rows_view<To>& to, const rows_view<From>& from, write how) {
-  for (index_t b = 0; b < to.batch(); ++b)
-    for (index_t t = 0; t < to.tokens(); ++t)
-      for (index_t h = 0; h < to.heads(); ++h) {
-        To* x = to.row(b, t, h);
-        const From* y = from.row(b, t, h);
-        if (how == write::assign)
-          for (index_t d = 0; d < to.dim(); ++d) x[d] = To(static_cast<float>(y[d]));
-        else
-          for (index_t d = 0; d < to.dim(); ++d) x[d] = To(static_cast<float>(x[d]) + static_cast<float>(y[d]));
-      }
-}
 
 template <class Plan, class Exec>
 struct backward_pass : pass_base<Plan, Exec> {
@@ -48,6 +16,7 @@ struct backward_pass : pass_base<Plan, Exec> {
   using base::n;
   using base::plan;
   using base::s;
+  using base::work;
   using typename base::Grad;
   using typename base::Out;
   using typename base::T;
@@ -63,7 +32,7 @@ struct backward_pass : pass_base<Plan, Exec> {
     dout = a.dout;
     lse = a.lse;
     delta = dense_heads(m.delta_home, {n.batch, n.heads, plan.q_rows_});
-    row_dots<T, Out>(a.dout, a.out, a.dlse, delta);
+    work.row_dots(a.dout, a.out, a.dlse, delta);
     if (this->grouped())
       if (status st = heads_in(a); !st.ok()) return st;
 
@@ -71,13 +40,12 @@ struct backward_pass : pass_base<Plan, Exec> {
     joint_delta = dense_heads(m.delta_joint, {n.batch, s.own.heads, s.own.joint_q});
     heads_view<const float> joint_dlse = a.joint.dlse;
     if (joint_dlse.pointer) joint_dlse = part_of(joint_dlse, joint, s.heads);
-    row_dots<T, Out>(part_of(a.joint.dout, joint, s.heads), part_of(a.joint.out, joint, s.heads), joint_dlse,
-                     joint_delta);
+    work.row_dots(part_of(a.joint.dout, joint, s.heads), part_of(a.joint.out, joint, s.heads), joint_dlse, joint_delta);
 
     own = views(m.own, s.own.kv_rows, s.own.kv_heads);
     clear(own);
     if (n.joint_kv > 0) clear(views(m.joint, n.joint_kv, s.own.kv_heads));
-    for (std::size_t p = 0; p < 2; ++p) std::fill_n(m.dq[p], dq_view(p).elements(), 0.f);
+    for (std::size_t p = 0; p < 2; ++p) clear(dq_view(p));
 
     const bool saved = this->options().reuse == reuse::saved;
     if (status st = this->run_rounds(m.in, home, saved, [&](std::ptrdiff_t i) { return round(a, i); }); !st.ok())
@@ -92,9 +60,19 @@ struct backward_pass : pass_base<Plan, Exec> {
   kv_views views(const kv_arrays<float>& k, index_t rows, index_t heads) const {
     return {k.k_view(n, rows, heads), k.v_view(n, rows, heads)};
   }
-  static void clear(const kv_views& v) {
-    std::fill_n(v.first.pointer, v.first.elements(), 0.f);
-    std::fill_n(v.second.pointer, v.second.elements(), 0.f);
+  void clear(const rows_view<float>& v) const {
+    work.zero(dense_block(v.pointer, v.elements() * static_cast<index_t>(sizeof(float))));
+  }
+  void clear(const kv_views& v) const {
+    clear(v.first);
+    clear(v.second);
+  }
+  /// to = from, or to += from, rounded once.
+  template <class To, class From>
+  void store(const rows_view<To>& to, const rows_view<From>& from, write how) const {
+    for (index_t b = 0; b < to.batch(); ++b)
+      work.template store<To, From>(array_of(to).rows(b, 0, to.tokens(), 1, 0, to.heads()),
+                                    array_of(from).rows(b, 0, to.tokens(), 1, 0, to.heads()), how);
   }
   rows_view<float> dq_view(std::size_t p) const {
     return this->dense_rows(m.dq[p], p == 0 ? s.own.q_rows : s.own.joint_q, s.own.heads, n.head_dim);
@@ -127,8 +105,8 @@ struct backward_pass : pass_base<Plan, Exec> {
                [&](const row_array& from, const row_array& to) { post_copy(g, this->group, s.kv_in, from, to); });
         },
         [&] {
-          each([&](const row_array& from, const row_array& to) { copy_own(s.q_in, from, to); },
-               [&](const row_array& from, const row_array& to) { copy_own(s.kv_in, from, to); });
+          each([&](const row_array& from, const row_array& to) { copy_own(work, s.q_in, from, to); },
+               [&](const row_array& from, const row_array& to) { copy_own(work, s.kv_in, from, to); });
         });
     q = gq;
     dout = gdout;
@@ -173,7 +151,7 @@ struct backward_pass : pass_base<Plan, Exec> {
       call.dq = dq_view(p);
       call.workspace = m.workspace;
       if (call.q.elements() == 0) continue;
-      if (status st = this->compute_with_mask([&](const auto& mask) { plan.kernel_.backward(call, mask); }); !st.ok())
+      if (status st = this->compute_with_mask([&](const auto& mask) { this->attend_backward(call, mask); }); !st.ok())
         return st;
     }
     return {};
@@ -196,8 +174,8 @@ struct backward_pass : pass_base<Plan, Exec> {
     return {};
   }
   void add_staged(const route& way) {
-    add_up<float, float>(s.ring, way, array_of(own.first), array_of(own.first), m.staging.k);
-    add_up<float, float>(s.ring, way, array_of(own.second), array_of(own.second), m.staging.v);
+    add_up<float, float>(work, s.ring, way, array_of(own.first), array_of(own.first), m.staging.k);
+    add_up<float, float>(work, s.ring, way, array_of(own.second), array_of(own.second), m.staging.v);
   }
 
   /// pass_along: sums of this source's gradients come from the neighbour, this round's join them.
@@ -216,8 +194,8 @@ struct backward_pass : pass_base<Plan, Exec> {
         return st;
       if (status st = this->wait(base::gradients_group); !st.ok()) return st;
     }
-    add_up<float, float>(0, r.own_sums, array_of(sums.first), array_of(grads.first), nullptr);
-    add_up<float, float>(0, r.own_sums, array_of(sums.second), array_of(grads.second), nullptr);
+    add_up<float, float>(work, 0, r.own_sums, array_of(sums.first), array_of(grads.first), nullptr);
+    add_up<float, float>(work, 0, r.own_sums, array_of(sums.second), array_of(grads.second), nullptr);
     return {};
   }
   kv_views summed(std::ptrdiff_t i) const { return views(m.summed[i % 2], count_of(at(i).summed), s.own.kv_heads); }
@@ -239,8 +217,8 @@ struct backward_pass : pass_base<Plan, Exec> {
         !st.ok())
       return st;
     if (status st = this->wait(base::gradients_group); !st.ok()) return st;
-    add_up<float, float>(0, s.rounds.own_home_sums, array_of(own.first), array_of(back.first), nullptr);
-    add_up<float, float>(0, s.rounds.own_home_sums, array_of(own.second), array_of(back.second), nullptr);
+    add_up<float, float>(work, 0, s.rounds.own_home_sums, array_of(own.first), array_of(back.first), nullptr);
+    add_up<float, float>(work, 0, s.rounds.own_home_sums, array_of(own.second), array_of(back.second), nullptr);
     return {};
   }
 
@@ -256,7 +234,7 @@ struct backward_pass : pass_base<Plan, Exec> {
       store(wire, dq_view(0), write::assign);
       if (status st = this->carry(
               {"dQ heads out", 0}, [&](auto& g) { post_inverse(g, this->group, s.q_in, array_of(to), array_of(wire)); },
-              [&] { copy_own_back(s.q_in, array_of(to), array_of(wire)); });
+              [&] { copy_own_back(work, s.q_in, array_of(to), array_of(wire)); });
           !st.ok())
         return st;
       if (how == write::add) store(a.dq, to, how);
@@ -292,8 +270,8 @@ struct backward_pass : pass_base<Plan, Exec> {
         return st;
       sums = views(m.home, plan.kv_rows_, n.kv_heads);
       clear(sums);
-      add_up<float, float>(s.group, s.kv_in, array_of(sums.first), array_of(own.first), m.own_returns.k);
-      add_up<float, float>(s.group, s.kv_in, array_of(sums.second), array_of(own.second), m.own_returns.v);
+      add_up<float, float>(work, s.group, s.kv_in, array_of(sums.first), array_of(own.first), m.own_returns.k);
+      add_up<float, float>(work, s.group, s.kv_in, array_of(sums.second), array_of(own.second), m.own_returns.v);
     }
     store(a.dk, sums.first, this->options().gradients);
     store(a.dv, sums.second, this->options().gradients);
@@ -309,9 +287,7 @@ struct backward_pass : pass_base<Plan, Exec> {
       const interval rows{0, n.joint_kv};
       if (how == write::assign)
         for (const rows_view<Grad>& d : {a.joint.dk, a.joint.dv})
-          for (index_t b = 0; b < n.batch; ++b)
-            for (index_t t = 0; t < n.joint_kv; ++t)
-              for (index_t h = 0; h < n.kv_heads; ++h) std::fill_n(d.row(b, t, h), d.dim(), Grad(0.f));
+          for (index_t b = 0; b < n.batch; ++b) work.zero(array_of(d).rows(b, 0, n.joint_kv, 1, 0, n.kv_heads));
       store(part_of(a.joint.dk, rows, s.kv_heads), share.first, how);
       store(part_of(a.joint.dv, rows, s.kv_heads), share.second, how);
       return {};
@@ -328,8 +304,8 @@ struct backward_pass : pass_base<Plan, Exec> {
         !st.ok())
       return st;
     const int me = plan.team_.index();
-    add_up<float, float>(me, s.joint_sums, array_of(sums.first), array_of(share.first), m.joint_returns.k);
-    add_up<float, float>(me, s.joint_sums, array_of(sums.second), array_of(share.second), m.joint_returns.v);
+    add_up<float, float>(work, me, s.joint_sums, array_of(sums.first), array_of(share.first), m.joint_returns.k);
+    add_up<float, float>(work, me, s.joint_sums, array_of(sums.second), array_of(share.second), m.joint_returns.v);
     if (status st = this->carry(
             {"joint dK/dV", 1},
             [&](auto& g) {

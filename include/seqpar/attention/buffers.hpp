@@ -156,11 +156,12 @@ struct bound_tables {
   std::array<query_table, 2> queries;
   std::array<std::vector<key_table>, 2> keys;
 
-  /// Counts when `c` has no memory, else copies; `bound` is filled in either case.
-  static void walk(carver& c, const attention_setup& s, bound_tables& bound) {
+  /// Counts when `c` has no memory, else writes with upload(to, from, bytes); `bound` is filled in either case.
+  template <class Upload>
+  static void walk(carver& c, const attention_setup& s, bound_tables& bound, Upload&& upload) {
     const auto copy = [&]<class E>(const std::vector<E>& list) {
       E* p = c.take<E>(static_cast<index_t>(list.size()));
-      if (p) std::copy(list.begin(), list.end(), p);
+      if (p) upload(p, list.data(), static_cast<index_t>(list.size() * sizeof(E)));
       return std::span<const E>(p, p ? list.size() : 0);
     };
     for (std::size_t p = 0; p < 2; ++p) {

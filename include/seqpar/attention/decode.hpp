@@ -21,11 +21,12 @@ inline namespace v0_1 {
 ///
 /// prepare once; advance when the cache has grown (once a step, for all layers); forward as often as wanted.
 /// Memory: tables for cache_rows and `queries`, exchange equal on all ranks. advance, append and forward allocate
-/// nothing. Bytes: a partial is batch·queries·heads·(value_dim + 1) floats and a stamp of 8 bytes; see bytes_sent. No
-/// keys travel.
-/// Fails: as attention_plan; forward returns ranks_disagree where partials meet whose stamps say that ranks gave
-/// advance other caches, queries or masks; a cache with more rows than cache_rows is refused by append, advance and so
-/// by forward. Source: flash-decoding, Helix parallelism, tree attention.
+/// nothing. Bytes: a partial is batch·queries·heads·(value_dim + 1) floats; before them every rank sends every other a
+/// stamp of 8 bytes, which says what advance was given; see bytes_sent. No keys travel.
+/// Fails: as attention_plan; forward returns ranks_disagree, on all ranks, where their stamps differ: then no partial
+/// has moved and the transport is as it was. agreement::trusted leaves the stamps out. A cache with more rows than
+/// cache_rows is refused by append, advance and so by forward. Source: flash-decoding, Helix parallelism, tree
+/// attention.
 template <element T, attention_mask Mask, transport Transport, block_kernel Kernel = host_fast, element Out = T>
 class decode_plan {
  public:
@@ -39,7 +40,8 @@ class decode_plan {
   /// Payload bytes that a run of so many queries sends from this rank to others.
   index_t bytes_sent(index_t queries) const {
     const index_t hops = own_.empty() ? 0 : tree().partials_sent() + team_.all_to_all_size() - 1;
-    return hops * partial_floats(queries, own_) * static_cast<index_t>(sizeof(float));
+    const index_t stamps = compares() ? (team_.size() - 1) * static_cast<index_t>(sizeof(stamp_)) : 0;
+    return hops * partial_floats(queries, own_) * static_cast<index_t>(sizeof(float)) + stamps;
   }
 
   /// Collective: compares what the ranks gave, reserves what runs post. Throws error.
@@ -48,17 +50,14 @@ class decode_plan {
     if (failure f = try_prepare(given, exec)) raise(*f);
   }
   template <class Exec>
-  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
-    if (status s = check_memory(given, sizes_); !s.ok()) {
-      team_.transport().abort(s);
-      return error(s);
-    }
+  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec) {
+    if (status s = check_memory(given, sizes_); !s.ok()) return error(fail(s));
     if (options_.check == agreement::checked)
-      if (failure f = detail::agree(team_, said_, exec)) return f;
+      if (failure f = detail::agree(team_, said_)) return f;
     carver c(given.tables);
     tables_ = walk_tables(c);
     tables_at_ = given.tables.pointer;
-    const index_t most = std::max(1, team_.all_to_all_size() - 1);
+    const index_t most = std::max(1, team_.size() - 1);
     group_.reserve(most, most);
     prepared_ = true;
     advanced_ = false;
@@ -79,17 +78,20 @@ class decode_plan {
     if (status s = check_cache(cache); !s.ok()) return fail(s);
     if (const char* wrong = problem_of(mask)) return fail({errc::invalid_argument, wrong});
     const index_t tokens = cache.token_count();
-    const run at = queries.of(tokens);
-    if (at.count < 0 || at.count > shape_.queries)
+    if (queries.count() < 0 || queries.count() > shape_.queries)
       return fail({errc::invalid_argument, "decode: more queries than planned for; plan with more queries"});
-    const index_t last = at.count > 0 ? at.at(at.count - 1) : 0;
-    if (at.count > 0 && (at.first < 0 || last < 0 || std::max(at.first, last) > most_position))
-      return fail({errc::invalid_argument, "decode: a query's position is negative or beyond 2^31 - 1"});
-    now_.emplace(bound(mask, tokens, tokens));
-    intervals_ = tables_.write_queries(at, tokens, [&](index_t q) { return try_key_intervals(*now_, q); });
+    const run at = queries.of(tokens);
+    if (!detail::lies_within(at, detail::most_position))
+      return fail({errc::invalid_argument, "decode: a query's position is negative or beyond 2^31 - 2"});
+    if (status s = unless_thrown([&] {
+          now_.emplace(bound(mask, tokens, tokens));
+          intervals_ = tables_.write_queries(at, tokens, [&](index_t q) { return try_key_intervals(*now_, q); });
+        });
+        !s.ok())
+      return s;
     tables_.write_keys(cache, ring());
     tables_.write_ranges(intervals_);
-    stamp_ = stamp_of(cache);
+    if (compares()) stamp_ = stamp_of(cache);
     advanced_ = true;
     return {};
   }
@@ -101,7 +103,7 @@ class decode_plan {
     const index_t tokens = cache.token_count(), fresh = a.k.tokens(), rows = shape_.cache_rows;
     if (status s = check_cache(cache); !s.ok()) return fail(s);
     if (fresh > tokens) return fail({errc::invalid_argument, "decode: more new tokens than the cache has"});
-    detail::buffer_checks buffers;
+    detail::buffer_checks buffers(detail::append_texts);
     buffers.input("k", a.k, {n.batch, fresh, n.kv_heads, n.head_dim});
     buffers.input("v", a.v, {n.batch, fresh, n.kv_heads, n.v_dim()});
     buffers.output("k_cache", a.k_cache, {n.batch, rows, own_kv_.size(), n.head_dim});
@@ -124,11 +126,12 @@ class decode_plan {
   /// out and lse of the queries that advance named, on every rank.
   template <class Exec>
   status forward(const forward_type& a, const seqpar::memory& given, Exec exec) const noexcept {
+    runs_on_host<Exec>();
     if (status s = ready(given); !s.ok()) return fail(s);
     if (!advanced_) return fail({errc::not_prepared, "decode: call advance first"});
     const attention_shape n = shape_.attention();
     const index_t q = tables_.query_count(), rows = shape_.cache_rows;
-    detail::buffer_checks buffers;
+    detail::buffer_checks buffers(detail::decode_texts);
     buffers.input("q", a.q, {n.batch, q, n.heads, n.head_dim});
     buffers.input("k", a.k, {n.batch, rows, own_kv_.size(), n.head_dim});
     buffers.input("v", a.v, {n.batch, rows, own_kv_.size(), n.v_dim()});
@@ -138,8 +141,6 @@ class decode_plan {
     buffers.memory("memory.scratch", given.scratch, sizes_.scratch);
     buffers.memory("memory.exchange", given.exchange, sizes_.exchange);
     if (!buffers.outcome().ok()) return fail(buffers.outcome());
-    if (n.batch * q == 0) return {};
-
     return detail::decode_pass<decode_plan, Exec>(*this, given, exec).run(a);
   }
 
@@ -155,10 +156,7 @@ class decode_plan {
   failure build() {
     const char* where = "plan_decode";
     const attention_shape n = shape_.attention();
-    if (failure f = detail::check_shape(where, n)) return f;
-    if (shape_.queries < 1) return detail::invalid(where, "queries must be at least 1");
-    if (shape_.cache_rows < 0 || shape_.cache_rows > most_position)
-      return detail::invalid(where, "cache_rows must be 0 to 2^31 - 1");
+    if (failure f = detail::check_decode_shape(where, shape_, team_.size())) return f;
     if (const char* what = problem_of(mask_)) return detail::invalid(where, std::string("the mask: ") + what);
     own_ = heads_of(part());
     if (!own_.empty()) own_kv_ = {own_.lo / n.heads_per_kv(), (own_.hi - 1) / n.heads_per_kv() + 1};
@@ -178,7 +176,6 @@ class decode_plan {
   using value_type = T;
   using out_type = Out;
   using bound_mask = decltype(bound(std::declval<const Mask&>(), index_t{}, index_t{}));
-  static constexpr index_t most_position = std::numeric_limits<std::int32_t>::max() - 1;
 
   int ring() const { return team_.ring_of(team_.index()); }
   int part() const { return team_.all_to_all_of(team_.index()); }
@@ -186,8 +183,15 @@ class decode_plan {
   interval heads_of(int u) const { return detail::share(shape_.heads, team_.all_to_all_size(), u); }
   index_t workspace_bytes() const { return Kernel::workspace_bytes(shape_.head_dim, shape_.attention().v_dim()); }
   index_t partial_floats(index_t queries, interval heads) const {
-    const index_t numbers = shape_.batch * queries * heads.size() * (shape_.attention().v_dim() + 1);
-    return numbers > 0 ? numbers + detail::stamp_floats : 0;
+    return shape_.batch * queries * heads.size() * (shape_.attention().v_dim() + 1);
+  }
+  bool compares() const { return options_.check == agreement::checked; }
+  /// f(); what a user's kernel or mask throws in it becomes a status.
+  template <class F>
+  status unless_thrown(F&& f) const {
+    bool threw = false;
+    detail::on_any_throw(f, [&] { threw = true; });
+    return threw ? fail({errc::invalid_argument, "decode: the kernel or the mask threw"}) : status{};
   }
   detail::decode_tables walk_tables(carver& c) const {
     return detail::decode_tables::take(c, shape_.queries, shape_.cache_rows, Kernel::query_tile_rows,
@@ -198,6 +202,7 @@ class decode_plan {
   std::uint64_t stamp_of(const L& cache) const {
     std::uint64_t h = detail::statement::mix(13, detail::statement::hash_of_layout(cache));
     const query_table q = tables_.queries();
+    h = detail::statement::mix(h, tables_.query_count());
     for (const auto& list : {q.position, q.lo0, q.hi0, q.lo1, q.hi1})
       for (std::int32_t x : list) h = detail::statement::mix(h, x);
     return h;
@@ -208,8 +213,11 @@ class decode_plan {
     if (cache.rank_count() != team_.ring_size())
       return {errc::invalid_argument,
               "decode: the cache is dealt over another number of ranks than the mesh's ring has"};
-    if (cache.token_count() > most_position)
+    if (cache.token_count() > detail::most_position)
       return {errc::invalid_argument, "decode: more than 2^31 - 2 tokens; split the sequence"};
+    if (!detail::runs_are_right(cache))
+      return {errc::invalid_argument,
+              "decode: the runs of the cache's layout do not spell global_of; mend for_each_run, or leave it out"};
     for (int r = 0; r < team_.ring_size(); ++r)
       if (cache.count_of(r) > shape_.cache_rows)
         return {errc::invalid_argument, "decode: a rank's cache is full; plan with more cache_rows",
@@ -244,7 +252,7 @@ class decode_plan {
     std::uint64_t h = 5;
     for (int r : team_.ranks()) h = detail::statement::mix(h, r);
     said.add_hash("the mesh's ranks", static_cast<index_t>(h >> 1));
-    const index_t tokens = std::min(shape_.cache_rows * team_.ring_size(), most_position);
+    const index_t tokens = std::min(shape_.cache_rows * team_.ring_size(), detail::most_position);
     said.add_hash("the mask", detail::statement::hash_of_mask(bound(mask_, tokens, tokens), tokens, tokens));
     said_ = std::move(said);
   }
@@ -290,6 +298,19 @@ auto plan_decode(const mesh<Transport>& team, const Mask& mask, const decode_sha
 template <element T, element Out = T, transport Transport>
 auto plan_decode(const mesh<Transport>& team, const decode_shape& shape, const decode_options& options = {}) {
   return plan_decode<T, Out>(team, causal{}, shape, options);
+}
+
+/// These only tell what is wrong with the types that were given.
+template <class T, class... Others, class Team, class Mask>
+requires(!std::same_as<Mask, decode_shape> &&
+         !detail::plannable<Team, Mask, T, Others...>) auto plan_decode(const Team&, const Mask&, const decode_shape&,
+                                                                        const decode_options& = {}, const auto&...) {
+  detail::explain_plan<Team, Mask, T, Others...>();
+}
+template <class T, class... Others, class Team>
+requires(!detail::plannable<Team, causal, T, Others...>) auto plan_decode(const Team&, const decode_shape&,
+                                                                          const decode_options& = {}) {
+  detail::explain_plan<Team, causal, T, Others...>();
 }
 
 }  // namespace v0_1

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include <seqpar/attention/decode_arguments.hpp>
@@ -15,11 +16,10 @@ namespace seqpar {
 inline namespace v0_1 {
 namespace detail {
 
-inline constexpr index_t stamp_floats = sizeof(std::uint64_t) / sizeof(float);
-
-/// Partials: out [batch][queries][heads][value_dim], behind it lse [batch][heads][queries] and the stamp.
+/// Partials: out [batch][queries][heads][value_dim], behind it lse [batch][heads][queries]. Stamps: one of each member.
 struct decode_arrays {
   float *mine = nullptr, *other = nullptr, *slots = nullptr;
+  std::uint64_t* stamps = nullptr;
   std::byte* workspace = nullptr;
 
   template <class Plan>
@@ -29,6 +29,7 @@ struct decode_arrays {
     m.mine = exchange.take<float>(most);
     m.other = exchange.take<float>(plan.team_.ring_size() > 1 ? most : 0);
     m.slots = exchange.take<float>((plan.team_.all_to_all_size() - 1) * most);
+    m.stamps = exchange.take<std::uint64_t>(plan.compares() ? plan.team_.size() : 0);
     m.workspace = scratch.take<std::byte>(plan.workspace_bytes());
     return m;
   }
@@ -46,7 +47,9 @@ struct decode_pass {
   }
 
   status run(const decode_arguments<T, Out>& a) {
-    attend(a);
+    if (status s = post_stamps(0); !s.ok()) return s;  // they travel while this rank attends
+    if (status s = attend(a); !s.ok()) return s;
+    if (status s = compare_stamps(); !s.ok() || nothing_asked()) return s;
     if (!plan.own_.empty())
       if (status s = merge_along_ring(); !s.ok()) return s;
     if (status s = hand_round(); !s.ok()) return s;
@@ -60,6 +63,7 @@ struct decode_pass {
   Exec exec;
   decode_arrays m;
 
+  bool nothing_asked() const { return plan.shape_.batch * plan.tables_.query_count() == 0; }
   index_t floats(interval heads) const { return plan.partial_floats(plan.tables_.query_count(), heads); }
   /// Where the result of another part of the heads lands.
   float* slot(int u) const {
@@ -73,25 +77,47 @@ struct decode_pass {
     return dense_heads(partial + out_of(partial, heads).elements(),
                        {plan.shape_.batch, heads.size(), plan.tables_.query_count()});
   }
-  float* stamp_in(float* partial, interval heads) const { return partial + floats(heads) - stamp_floats; }
-  status check_stamp(float* partial, interval heads, int rank) const {
-    if (std::memcmp(stamp_in(partial, heads), &plan.stamp_, sizeof(plan.stamp_)) == 0) return {};
-    return plan.fail({errc::ranks_disagree,
-                      "decode: another rank gave advance another cache, queries or mask; give every rank the same",
-                      rank});
+
+  /// Partials have sizes that the stamps vouch for: nothing else moves before these are known to agree.
+  status post_stamps(index_t round) const {
+    if (!plan.compares()) return {};
+    std::uint64_t& mine = m.stamps[plan.team_.index()];
+    mine = plan.stamp_;
+    return launch({"decode stamps", round}, [&](auto& g) {
+      for (int i = 0; i < plan.team_.size(); ++i) {
+        if (i == plan.team_.index()) continue;
+        g.send(dense_block(&mine, sizeof(mine)), plan.team_.rank_of(i));
+        g.recv(dense_block(m.stamps + i, sizeof(mine)), plan.team_.rank_of(i));
+      }
+    });
+  }
+  /// All ranks have the same stamps and so say the same, of the first rank that is not with the most.
+  status compare_stamps() const {
+    if (!plan.compares()) return {};
+    if (status s = wait(); !s.ok()) return s;
+    const std::span all(m.stamps, static_cast<std::size_t>(plan.team_.size()));
+    const auto count = [&](std::uint64_t stamp) { return std::count(all.begin(), all.end(), stamp); };
+    if (count(all[0]) == plan.team_.size()) return {};
+    const auto most = *std::max_element(all.begin(), all.end(), [&](auto a, auto b) { return count(a) < count(b); });
+    const auto odd = std::find_if(all.begin(), all.end(), [&](auto stamp) { return stamp != most; });
+    const int rank = plan.team_.rank_of(static_cast<int>(odd - all.begin()));
+    // Once more, so that nobody leaves before all know. What fails from here on belongs to what comes next.
+    if (post_stamps(1).ok()) (void)wait();
+    return {errc::ranks_disagree,
+            "decode: a rank gave advance another cache, queries or mask than the others; give every rank the same",
+            rank};
   }
 
   /// This rank's partial. A kernel is not asked about nothing: what it would leave is known.
-  void attend(const decode_arguments<T, Out>& a) const {
-    if (plan.own_.empty()) return;
-    std::memcpy(stamp_in(m.mine, plan.own_), &plan.stamp_, sizeof(plan.stamp_));
+  status attend(const decode_arguments<T, Out>& a) const {
+    if (plan.own_.empty() || nothing_asked()) return {};
     const rows_view<float> out = out_of(m.mine, plan.own_);
     const heads_view<float> lse = lse_of(m.mine, plan.own_);
     if (plan.tables_.nothing_to_see()) {
       std::fill_n(out.pointer, out.elements(), 0.f);
       std::fill_n(lse.pointer, plan.shape_.batch * plan.own_.size() * plan.tables_.query_count(),
                   -std::numeric_limits<float>::infinity());
-      return;
+      return {};
     }
     const interval filled{0, plan.tables_.key_count()}, kv{0, plan.own_kv_.size()};
     const kv_segment<T> keys{part_of(a.k, filled, kv), part_of(a.v, filled, kv), plan.tables_.keys(), {}, {}};
@@ -104,27 +130,35 @@ struct decode_pass {
     call.out = out;
     call.lse = lse;
     call.workspace = m.workspace;
-    using mask_type = std::remove_cvref_t<decltype(*plan.now_)>;
-    if constexpr (interval_mask<mask_type>) {
-      plan.kernel_.forward(call, by_intervals{});
-    } else if constexpr (may_have_intervals<mask_type>) {
-      if (plan.intervals_)
+    return plan.unless_thrown([&] {
+      using mask_type = std::remove_cvref_t<decltype(*plan.now_)>;
+      if constexpr (interval_mask<mask_type>) {
         plan.kernel_.forward(call, by_intervals{});
-      else
+      } else if constexpr (may_have_intervals<mask_type>) {
+        if (plan.intervals_)
+          plan.kernel_.forward(call, by_intervals{});
+        else
+          plan.kernel_.forward(call, *plan.now_);
+      } else {
         plan.kernel_.forward(call, *plan.now_);
-    } else {
-      plan.kernel_.forward(call, *plan.now_);
-    }
+      }
+    });
   }
 
-  /// Launches what post(group) adds and waits for it.
+  /// Launches what post(group) adds.
   template <class Post>
-  status carry(message_label label, Post&& post) const {
+  status launch(message_label label, Post&& post) const {
     plan.group_.clear();
     plan.group_.label(label);
     post(plan.group_);
-    if (status s = plan.team_.transport().launch(plan.group_, exec); !s.ok()) return s;
-    return plan.team_.transport().wait(plan.group_, exec);
+    const status s = plan.team_.transport().launch(plan.group_, exec);
+    return s.ok() ? s : plan.fail(s);
+  }
+  status wait() const { return plan.team_.transport().wait(plan.group_, exec); }
+  template <class Post>
+  status carry(message_label label, Post&& post) const {
+    if (status s = launch(label, post); !s.ok()) return s;
+    return wait();
   }
   status merge_along_ring() {
     const index_t bytes = floats(plan.own_) * static_cast<index_t>(sizeof(float));
@@ -133,11 +167,10 @@ struct decode_pass {
     const status s = way.run(
         [&](int peer, bool send, bool receive, index_t number) {
           const int rank = along.rank_of(peer);
-          const status st = carry({"decode partials", number}, [&](auto& g) {
+          return carry({"decode partials", number}, [&](auto& g) {
             if (send) g.send(dense_block(m.mine, bytes), rank);
             if (receive) g.recv(dense_block(m.other, bytes), rank);
           });
-          return st.ok() && receive ? check_stamp(m.other, plan.own_, rank) : st;
         },
         [&](bool mine_first) {
           if (!mine_first) std::swap(m.mine, m.other);
@@ -151,23 +184,15 @@ struct decode_pass {
   status hand_round() const {
     if (plan.team_.all_to_all_size() == 1) return {};
     const axis_view<decltype(plan.team_)> along{plan.team_, axis::all_to_all, plan.ring(), plan.part()};
-    const auto each = [&](auto&& f) {
-      for (int u = 0; u < plan.team_.all_to_all_size(); ++u)
-        if (u != plan.part()) f(u, plan.heads_of(u), along.rank_of(u));
-    };
     const auto bytes_of = [&](interval heads) { return floats(heads) * static_cast<index_t>(sizeof(float)); };
-    const status s = carry({"decode heads", 0}, [&](auto& g) {
-      each([&](int u, interval heads, int rank) {
-        if (!plan.own_.empty()) g.send(dense_block(m.mine, bytes_of(plan.own_)), rank);
-        if (!heads.empty()) g.recv(dense_block(slot(u), bytes_of(heads)), rank);
-      });
+    return carry({"decode heads", 0}, [&](auto& g) {
+      for (int u = 0; u < plan.team_.all_to_all_size(); ++u) {
+        if (u == plan.part()) continue;
+        const interval heads = plan.heads_of(u);
+        if (!plan.own_.empty()) g.send(dense_block(m.mine, bytes_of(plan.own_)), along.rank_of(u));
+        if (!heads.empty()) g.recv(dense_block(slot(u), bytes_of(heads)), along.rank_of(u));
+      }
     });
-    if (!s.ok()) return s;
-    status disagree;
-    each([&](int u, interval heads, int rank) {
-      if (disagree.ok() && !heads.empty()) disagree = check_stamp(slot(u), heads, rank);
-    });
-    return disagree;
   }
   void store(const decode_arguments<T, Out>& a, interval heads, float* partial) const {
     if (heads.empty()) return;

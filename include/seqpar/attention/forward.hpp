@@ -16,6 +16,7 @@ struct forward_pass : pass_base<Plan, Exec> {
   using base::n;
   using base::plan;
   using base::s;
+  using base::work;
   using typename base::Out;
   using typename base::T;
 
@@ -39,9 +40,9 @@ struct forward_pass : pass_base<Plan, Exec> {
                 post_copy(g, this->group, s.kv_in, array_of(home.v), array_of(gv));
               },
               [&] {
-                copy_own(s.q_in, array_of(q), array_of(gq));
-                copy_own(s.kv_in, array_of(home.k), array_of(gk));
-                copy_own(s.kv_in, array_of(home.v), array_of(gv));
+                copy_own(work, s.q_in, array_of(q), array_of(gq));
+                copy_own(work, s.kv_in, array_of(home.k), array_of(gk));
+                copy_own(work, s.kv_in, array_of(home.v), array_of(gv));
               });
           !st.ok())
         return st;
@@ -72,7 +73,7 @@ struct forward_pass : pass_base<Plan, Exec> {
         call.lse = p == 0 ? lse : part_of(a.joint.lse, s.joint_q, s.heads);
         call.workspace = m.workspace;
         if (call.q.elements() == 0) continue;
-        if (status st = this->compute_with_mask([&](const auto& mask) { plan.kernel_.forward(call, mask); }); !st.ok())
+        if (status st = this->compute_with_mask([&](const auto& mask) { this->attend_forward(call, mask); }); !st.ok())
           return st;
       }
       return status{};
@@ -87,8 +88,8 @@ struct forward_pass : pass_base<Plan, Exec> {
                 post_inverse(g, this->group, s.q_in, array_of(a.lse), array_of(lse));
               },
               [&] {
-                copy_own_back(s.q_in, array_of(a.out), array_of(out));
-                copy_own_back(s.q_in, array_of(a.lse), array_of(lse));
+                copy_own_back(work, s.q_in, array_of(a.out), array_of(out));
+                copy_own_back(work, s.q_in, array_of(a.lse), array_of(lse));
               });
           !st.ok())
         return st;

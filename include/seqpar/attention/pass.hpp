@@ -46,11 +46,12 @@ struct pass_base {
   using Grad = typename Plan::grad_type;
   static constexpr std::size_t keys_group = 0, gradients_group = 1, other_group = 2;
 
-  pass_base(const Plan& p, const carvers& m, Exec e) : plan(p), memory(m), exec(e) {}
+  pass_base(const Plan& p, const carvers& m, Exec e) : plan(p), memory(m), exec(e), work(space_of(e)) {}
 
   const Plan& plan;
   carvers memory;
   Exec exec;
+  decltype(space_of(std::declval<Exec>())) work;
 
   const attention_setup& s = plan.setup_;
   const attention_shape& n = s.shape;
@@ -164,6 +165,21 @@ struct pass_base {
     on_any_throw([&] { with_mask(f); }, [&] { threw = true; });
     if (!threw) return {};
     return plan.fail({errc::invalid_argument, "attention: the kernel or the mask threw"});
+  }
+  /// The kernel's two passes, told where to run unless that is here.
+  template <class Call, class Mask>
+  void attend_forward(const Call& call, const Mask& mask) const {
+    if constexpr (std::same_as<Exec, on_host>)
+      plan.kernel_.forward(call, mask);
+    else
+      plan.kernel_.forward(call, mask, exec);
+  }
+  template <class Call, class Mask>
+  void attend_backward(const Call& call, const Mask& mask) const {
+    if constexpr (std::same_as<Exec, on_host>)
+      plan.kernel_.backward(call, mask);
+    else
+      plan.kernel_.backward(call, mask, exec);
   }
   /// Calls f(mask) with the form of the mask that this plan's kernels use.
   template <class F>

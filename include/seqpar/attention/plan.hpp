@@ -12,16 +12,13 @@
 #include <seqpar/attention/forward.hpp>
 #include <seqpar/detail/plan_checks.hpp>
 #include <seqpar/kernel/host_fast.hpp>
+#include <seqpar/layout/explain.hpp>
+#include <seqpar/mask/explain.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
 
 namespace detail {
-template <class T>
-constexpr index_t type_code() {
-  return std::same_as<T, float> ? 1 : std::same_as<T, float16> ? 2 : 3;
-}
-
 /// Lets a plan own copies of the tables that a mask views.
 class table_keeper {
  public:
@@ -32,6 +29,16 @@ class table_keeper {
  private:
   std::deque<std::vector<index_t>> kept_;  // elements stay where they are when the keeper moves
 };
+
+/// Can a plan be made of these types, and why not, one sentence for each.
+template <class Team, class Mask, class... Elements>
+concept plannable = is_mesh<Team> && attention_mask<Mask> &&(element<Elements>&&...);
+template <class Team, class Mask, class... Elements>
+constexpr void explain_plan() {
+  static_assert((element<Elements> && ...), "[seqpar] elements are float, seqpar::float16 or seqpar::bfloat16");
+  explain_mesh<Team>();
+  static_assert(explain_mask<Mask>());
+}
 
 template <class Mask>
 using planned_mask =
@@ -76,31 +83,32 @@ class attention_plan {
   [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
     if (status s = check_memory(given, sizes_); !s.ok()) return error(fail(s));
     if (options_.check == agreement::checked)
-      if (failure f = detail::agree(team_, said_, exec)) return f;
-    bind(given);
+      if (failure f = detail::agree(team_, said_)) return f;
+    if (status s = connect_peers(team_.transport(), peers(), exec); !s.ok()) return error(fail(s));
+    if (status s = bind(given, exec); !s.ok()) return error(fail(s));
     return {};
   }
 
   /// Other layouts and mask of the planned types' families, within options.capacity: new tables in the same memory.
-  /// Local; every rank must do the same between two runs.
-  template <sequence_layout QLayout, sequence_layout KvLayout>
-  void update(const QLayout& q, const KvLayout& kv, const Mask& mask, const seqpar::memory& given) {
-    if (failure f = try_update(q, kv, mask, given)) raise(*f);
+  /// Local; every rank must do the same between two runs. Waits until the tables are written.
+  template <sequence_layout QLayout, sequence_layout KvLayout, executor Exec = on_host>
+  void update(const QLayout& q, const KvLayout& kv, const Mask& mask, const seqpar::memory& given, Exec exec = {}) {
+    if (failure f = try_update(q, kv, mask, given, exec)) raise(*f);
   }
-  template <sequence_layout Layout>
-  void update(const Layout& layout, const Mask& mask, const seqpar::memory& given) {
-    update(layout, layout, mask, given);
+  template <sequence_layout Layout, executor Exec = on_host>
+  void update(const Layout& layout, const Mask& mask, const seqpar::memory& given, Exec exec = {}) {
+    update(layout, layout, mask, given, exec);
   }
-  template <sequence_layout QLayout, sequence_layout KvLayout>
-  [[nodiscard]] failure try_update(const QLayout& q, const KvLayout& kv, const Mask& mask,
-                                   const seqpar::memory& given) {
+  template <sequence_layout QLayout, sequence_layout KvLayout, executor Exec = on_host>
+  [[nodiscard]] failure try_update(const QLayout& q, const KvLayout& kv, const Mask& mask, const seqpar::memory& given,
+                                   Exec exec = {}) {
     if (!prepared_) return error(errc::not_prepared, "attention_plan::update: call prepare first");
     const char* where = "attention_plan::update";
     if (options_.capacity.tokens_per_rank == 0)
       return detail::invalid(where, "planned without capacity; give options.capacity.tokens_per_rank");
     if (status s = check_memory(given, sizes_); !s.ok()) return error(fail(s));
     attention_plan next(team_, setup_.shape, options_, kernel_);
-    if (failure f = next.build(q, kv, mask)) return f;
+    if (failure f = next.build(where, q, kv, mask)) return f;
     // With a capacity all sizes but the tables' follow from it. Tables are this rank's own: peers are told.
     if (next.sizes_.tables > sizes_.tables)
       return error(fail({errc::memory_too_small,
@@ -108,7 +116,7 @@ class attention_plan {
                          "plan with a larger capacity.ranges_per_tile"}));
     next.sizes_ = sizes_;
     *this = std::move(next);
-    bind(given);
+    if (status s = bind(given, exec); !s.ok()) return error(fail(s));
     return {};
   }
 
@@ -123,7 +131,7 @@ class attention_plan {
     buffers.output("joint.out", a.joint.out, {n.batch, n.joint_q, n.heads, n.v_dim()});
     buffers.output("joint.lse", a.joint.lse, {n.batch, n.heads, n.joint_q});
     if (status s = ready(given, buffers); !s.ok()) return fail(s);
-    return detail::forward_pass<attention_plan, Exec>(*this, carvers(given), exec).run(a);
+    return outcome(detail::forward_pass<attention_plan, Exec>(*this, carvers(given), exec), a);
   }
 
   /// dq, dk, dv of this rank's rows, from out and lse of forward and the gradients dout, dlse.
@@ -149,7 +157,7 @@ class attention_plan {
     buffers.output("joint.dk", a.joint.dk, {n.batch, n.joint_kv, n.kv_heads, n.head_dim});
     buffers.output("joint.dv", a.joint.dv, {n.batch, n.joint_kv, n.kv_heads, n.v_dim()});
     if (status s = ready(given, buffers); !s.ok()) return fail(s);
-    return detail::backward_pass<attention_plan, Exec>(*this, carvers(given), exec).run(a);
+    return outcome(detail::backward_pass<attention_plan, Exec>(*this, carvers(given), exec), a);
   }
 
   /// Used by try_plan_attention.
@@ -158,8 +166,7 @@ class attention_plan {
     setup_.shape = shape;
   }
   template <sequence_layout QLayout, sequence_layout KvLayout>
-  failure build(const QLayout& q, const KvLayout& kv, const Mask& mask) {
-    const char* where = "plan_attention";
+  failure build(const char* where, const QLayout& q, const KvLayout& kv, const Mask& mask) {
     const attention_shape n = setup_.shape;
     if (failure f = detail::check_shape(where, n)) return f;
     if (failure f = detail::check_layout(where, "the layout", q, team_.size())) return f;
@@ -183,6 +190,8 @@ class attention_plan {
       if (std::max<index_t>(q.count_of(m), kv.count_of(m)) > options_.capacity.tokens_per_rank)
         return detail::invalid(where, "a rank holds more than capacity.tokens_per_rank; give a larger capacity");
 
+    if (std::string what = misfit_of(mask, {q_tokens, q_tokens}, {k_tokens, k_tokens}); !what.empty())
+      return detail::invalid(where, "the mask: " + what);
     mask_.emplace(rebound(bound(mask, q_tokens, k_tokens), keeper_));
     q_rows_ = q.count_of(team_.index());
     kv_rows_ = kv.count_of(team_.index());
@@ -240,19 +249,30 @@ class attention_plan {
     buffers.memory("memory.saved", given.saved, sizes_.saved);
     return buffers.outcome();
   }
+  template <class Pass, class Arguments>
+  status outcome(Pass pass, const Arguments& a) const {
+    if (status s = pass.run(a); !s.ok()) return s;
+    const status s = pass.work.outcome();
+    return s.ok() ? s : fail(s);
+  }
   status fail(status s) const {
     team_.transport().abort(s);
     return s;
   }
-  static detail::carvers carvers(const seqpar::memory& m) {
-    return {carver(m.scratch), carver(m.exchange), carver(m.saved)};
+  detail::carvers carvers(const seqpar::memory& m) const {
+    detail::carvers c{carver(m.scratch), carver(m.exchange), carver(m.saved)};
+    if constexpr (packing_group<group_type>) {
+      std::byte* packed = c.scratch.template take<std::byte>(pack_bytes_);
+      for (group_type& g : groups_) g.pack_into(packed, pack_bytes_);
+    }
+    return c;
   }
 
   index_t workspace_bytes() const { return Kernel::workspace_bytes(setup_.shape.head_dim, setup_.shape.v_dim()); }
 
   void measure() {
     carver tables;
-    detail::bound_tables::walk(tables, setup_, tables_);
+    detail::bound_tables::walk(tables, setup_, tables_, [](void*, const void*, index_t) {});
     const bool roomy = options_.capacity.tokens_per_rank > 0;
     index_t table_bytes = tables.bytes();
     if (roomy)
@@ -262,7 +282,8 @@ class attention_plan {
     detail::forward_arrays<T, Out>::take(f, setup_, options_, workspace_bytes());
     if (options_.passes == forward_backward)
       detail::backward_arrays<T, Grad>::take(b, setup_, options_, workspace_bytes());
-    sizes_ = {table_bytes, std::max(f.scratch.bytes(), b.scratch.bytes()),
+    pack_bytes_ = pack_bytes();
+    sizes_ = {table_bytes, round_up(pack_bytes_, memory_alignment) + std::max(f.scratch.bytes(), b.scratch.bytes()),
               std::max(f.exchange.bytes(), b.exchange.bytes()), std::max(f.saved.bytes(), b.saved.bytes())};
   }
 
@@ -277,7 +298,7 @@ class attention_plan {
     said.add("value_dim", n.v_dim());
     said.add("joint_q", n.joint_q);
     said.add("joint_kv", n.joint_kv);
-    said.add_hash("the place of joint tokens", static_cast<index_t>(n.joint));
+    said.add_hash("the place of joint tokens", static_cast<index_t>(n.joint_at));
     said.add_hash("the kernel", index_t{Kernel::query_tile_rows} * 65536 + index_t{Kernel::key_tile_rows});
     said.add_hash("the element types",
                   detail::type_code<T>() * 100 + detail::type_code<Out>() * 10 + detail::type_code<Grad>());
@@ -301,10 +322,45 @@ class attention_plan {
     said_ = std::move(said);
   }
 
+  std::vector<int> peers() const {
+    std::vector<int> all;
+    const detail::attention_setup& s = setup_;
+    const detail::axis_view<mesh<Transport>> group{team_, axis::all_to_all, s.ring, s.group},
+        ring{team_, axis::ring, s.ring, s.group};
+    for (const route* way : {&s.q_in, &s.kv_in}) add_peers(all, group, *way);
+    for (const route* way : {&s.joint_out, &s.joint_sums, &s.joint_gather}) add_peers(all, team_, *way);
+    for (const detail::ring_round& r : s.rounds.rounds)
+      for (const route* way : {&r.kv, &r.sums}) add_peers(all, ring, *way);
+    add_peers(all, ring, s.rounds.home_sums);
+    return all;
+  }
+  /// What a packing transport needs for the largest launch, whatever the strides of the caller's tensors.
+  index_t pack_bytes() const {
+    if constexpr (!packing_group<group_type>) return 0;
+    const detail::attention_setup& s = setup_;
+    const attention_shape& n = s.shape;
+    const auto size = [](auto element) { return static_cast<index_t>(sizeof(element)); };
+    const index_t fp32 = size(float{}), in = size(T{}), out = size(Out{}), grad = size(Grad{});
+    const index_t q = std::max({in * (n.head_dim + n.v_dim()) + 2 * fp32, out * n.v_dim() + fp32, grad * n.head_dim});
+    const index_t kv = std::max(in, fp32) * (n.head_dim + n.v_dim());
+    // six arrays at most share a launch, and each of its lines is rounded up by itself
+    const auto bytes = [&](const route& way, index_t column_bytes) {
+      return packed_bytes(way, n.batch, column_bytes) + 5 * packed_bytes(way, n.batch, 1);
+    };
+    index_t most = bytes(s.q_in, q) + bytes(s.kv_in, kv);
+    for (const detail::ring_round& r : s.rounds.rounds) most = std::max({most, bytes(r.kv, kv), bytes(r.sums, kv)});
+    return std::max({most, bytes(s.rounds.home_sums, kv), bytes(s.joint_out, q), bytes(s.joint_sums, kv),
+                     bytes(s.joint_gather, kv)});
+  }
+
   /// Writes the tables and reserves room in the groups for the most messages that one launch posts.
-  void bind(const seqpar::memory& given) {
+  template <class Exec>
+  status bind(const seqpar::memory& given, Exec exec) {
+    const auto work = space_of(exec);
     carver c(given.tables);
-    detail::bound_tables::walk(c, setup_, tables_);
+    detail::bound_tables::walk(c, setup_, tables_,
+                               [&](void* to, const void* from, index_t bytes) { work.upload(to, from, bytes); });
+    if (status s = work.finish(); !s.ok()) return s;
     tables_at_ = given.tables.pointer;
     const detail::attention_setup& s = setup_;
     const auto blocks = [](const route& r) {
@@ -316,6 +372,7 @@ class attention_plan {
     most = std::max(most, 2 * blocks(s.rounds.home_sums)) * std::max<index_t>(1, s.shape.batch);
     for (group_type& g : groups_) g.reserve(most, most);
     prepared_ = true;
+    return {};
   }
 
   mesh<Transport> team_;
@@ -327,7 +384,7 @@ class attention_plan {
   detail::bound_tables tables_;
   detail::statement said_{"plan_attention"};
   memory_sizes sizes_;
-  index_t q_rows_ = 0, kv_rows_ = 0;
+  index_t q_rows_ = 0, kv_rows_ = 0, pack_bytes_ = 0;
   float scale_ = 1;
   bool prepared_ = false;
   void* tables_at_ = nullptr;
@@ -342,7 +399,7 @@ result<attention_plan<T, Mask, Transport, Kernel, Out, Grad>> try_plan_attention
     const mesh<Transport>& team, const QLayout& q_layout, const KvLayout& kv_layout, const Mask& mask,
     const attention_shape& shape, const attention_options& options = {}, Kernel kernel = {}) {
   attention_plan<T, Mask, Transport, Kernel, Out, Grad> plan(team, shape, options, kernel);
-  if (failure f = plan.build(q_layout, kv_layout, mask)) return *f;
+  if (failure f = plan.build("plan_attention", q_layout, kv_layout, mask)) return *f;
   return plan;
 }
 
@@ -366,6 +423,24 @@ template <element T, element Out = T, element Grad = T, transport Transport, seq
 auto try_plan_attention(const mesh<Transport>& team, const Layout& layout, const Mask& mask,
                         const attention_shape& shape, const attention_options& options = {}, Kernel kernel = {}) {
   return try_plan_attention<T, Out, Grad>(team, layout, layout, mask, shape, options, kernel);
+}
+
+/// These only tell what is wrong with the types that were given.
+template <class T, class... Others, class Team, class Layout, class Mask>
+requires(!detail::plannable<Team, Mask, T, Others...> ||
+         !sequence_layout<Layout>) auto plan_attention(const Team&, const Layout&, const Mask&, const attention_shape&,
+                                                       const attention_options& = {}, const auto&...) {
+  detail::explain_plan<Team, Mask, T, Others...>();
+  static_assert(explain_layout<Layout>());
+}
+template <class T, class... Others, class Team, class QLayout, class KvLayout, class Mask>
+requires(!std::same_as<Mask, attention_shape> &&
+         !(detail::plannable<Team, Mask, T, Others...> && sequence_layout<QLayout> &&
+           sequence_layout<KvLayout>)) auto plan_attention(const Team&, const QLayout&, const KvLayout&, const Mask&,
+                                                           const attention_shape&, const attention_options& = {},
+                                                           const auto&...) {
+  detail::explain_plan<Team, Mask, T, Others...>();
+  static_assert(explain_layout<QLayout>() && explain_layout<KvLayout>());
 }
 
 }  // namespace v0_1

@@ -110,7 +110,7 @@ class setup_builder {
   }
 
  private:
-  bool front() const { return s_.shape.joint == joint_place::front; }
+  bool front() const { return s_.shape.joint_at == joint_place::front; }
   interval joint_rows(int ring) const { return share(s_.shape.joint_q, s_.ring_size, ring); }
   run joint_run(interval rows, index_t dealt) const { return {(front() ? 0 : dealt) + rows.lo, rows.size(), 1}; }
   holding q_home(int member, interval columns) const {

@@ -27,7 +27,7 @@ struct attention_shape {
   extent head_dim;        ///< 1 … 256
   index_t value_dim = 0;  ///< 0: as head_dim
   index_t joint_q = 0, joint_kv = 0;
-  joint_place joint = joint_place::front;
+  joint_place joint_at = joint_place::front;
 
   index_t v_dim() const { return value_dim == 0 ? index_t{head_dim} : value_dim; }
   index_t heads_per_kv() const { return heads / kv_heads; }
@@ -44,9 +44,6 @@ enum class reuse : std::uint8_t {
   resend,  ///< exchange them again
   saved    ///< forward keeps them in memory.saved
 };
-
-/// Whether gradients are written or added to what is there (β = 1).
-enum class write : std::uint8_t { assign, add };
 
 /// Gradients of joint keys and values: complete on every rank, or this rank's own share, to be summed by the caller.
 enum class joint_gradient : std::uint8_t { complete, partial };

@@ -51,7 +51,8 @@ class mesh {
     std::vector<bool> seen(static_cast<std::size_t>(world.size()), false);
     for (int rank : ranks) {
       if (rank < 0 || rank >= world.size())
-        return wrong("rank " + std::to_string(rank) + " is not a rank of the transport");
+        return wrong("rank " + std::to_string(rank) + " is not a rank of the transport, which has " +
+                     std::to_string(world.size()) + "; take a smaller process_grid or list, or start more ranks");
       if (seen[static_cast<std::size_t>(rank)]) return wrong("rank " + std::to_string(rank) + " is listed twice");
       seen[static_cast<std::size_t>(rank)] = true;
     }
@@ -90,6 +91,21 @@ class mesh {
   std::vector<int> ranks_;
   int index_ = -1;
 };
+
+namespace detail {
+template <class M>
+concept is_mesh = requires(const M& team) {
+  []<class World>(const mesh<World>&) {}(team);
+};
+
+/// The text for who gives something else, a transport say, where a mesh is meant.
+template <class Team>
+constexpr void explain_mesh() {
+  static_assert(is_mesh<Team>,
+                "[seqpar] a plan takes a mesh, not a transport: give ring(world), all_to_all(world) or "
+                "mesh(world, {.ring = R, .all_to_all = U})");
+}
+}  // namespace detail
 
 /// A mesh, or the error that its constructor raises.
 template <transport Transport>

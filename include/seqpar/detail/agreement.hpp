@@ -23,6 +23,13 @@ enum class agreement { checked, trusted };
 
 namespace detail {
 
+/// A number for each element type.
+template <class T>
+constexpr index_t type_code() {
+  if constexpr (std::integral<T>) return index_t{16 + 2 * sizeof(T) + (std::signed_integral<T> ? 1 : 0)};
+  return std::same_as<T, float> ? 1 : std::same_as<T, float16> ? 2 : std::same_as<T, bfloat16> ? 3 : 4;
+}
+
 /// What one rank says of a call: names are literals, values integers or behavioural hashes; never bytes of objects.
 class statement {
  public:
@@ -96,8 +103,9 @@ inline std::string list_of(const std::vector<int>& ranks) {
 
 /// Compares the statements of all members; the same answer on each, which speaks of ranks of the transport in ascending
 /// order, whatever order a member believes in. Allocates; collective over the team.
-template <class Mesh, class Exec>
-failure agree(const Mesh& team, const statement& mine, Exec exec) {
+template <class Mesh>
+failure agree(const Mesh& team, const statement& mine) {
+  constexpr on_host exec{};
   constexpr std::size_t slots = 32;
   using record = std::array<index_t, slots>;
   std::vector<record> all(static_cast<std::size_t>(team.size()));
@@ -126,8 +134,8 @@ failure agree(const Mesh& team, const statement& mine, Exec exec) {
   group.clear();
   for (int rank : ranks) {
     if (rank == team.rank_of(team.index())) continue;
-    group.send(dense_block(nullptr, 0), rank);
-    group.recv(dense_block(nullptr, 0), rank);
+    group.send(dense_block(own.data(), sizeof(index_t)), rank);
+    group.recv(dense_block(at(rank).data(), sizeof(index_t)), rank);
   }
   if (team.transport().launch(group, exec).ok()) (void)team.transport().wait(group, exec);
 

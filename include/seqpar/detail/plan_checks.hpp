@@ -12,9 +12,11 @@
 #include <seqpar/layout/concept.hpp>
 #include <seqpar/layout/contiguous.hpp>
 #include <seqpar/layout/grid.hpp>
+#include <seqpar/layout/laws.hpp>
 #include <seqpar/layout/nested.hpp>
 #include <seqpar/layout/paired.hpp>
 #include <seqpar/layout/per_document.hpp>
+#include <seqpar/layout/segments.hpp>
 #include <seqpar/layout/striped.hpp>
 #include <seqpar/layout/zigzag.hpp>
 
@@ -49,6 +51,16 @@ inline constexpr bool deals_once<per_document<L>> = deals_once<L>;
 template <class L>
 inline constexpr bool deals_once<appended<L>> = deals_once<L>;
 
+/// Do the runs spell global_of? Of layouts of the user's making some rows of every run are compared; those of
+/// `segments` are the table itself.
+template <class L>
+constexpr bool runs_are_right(const L& layout) {
+  if constexpr (has_runs<L> && !deals_once<L> && !std::same_as<L, segments>)
+    return broken_run_law(layout) == nullptr;
+  else
+    return true;
+}
+
 /// Has every token one owner? A few rows of every rank are tried, and for layouts of the user's making all runs.
 template <class L>
 failure check_owners(const char* where, const char* name, const L& layout) {
@@ -72,6 +84,10 @@ failure check_owners(const char* where, const char* name, const L& layout) {
   if (rows != tokens)
     return invalid(where, std::string(name) + " gives " + std::to_string(rows) + " rows to the ranks, of " +
                               std::to_string(tokens) + " tokens; let every token have one owner");
+  if (!runs_are_right(layout))
+    return invalid(where, std::string(name) +
+                              ": the runs of a rank do not spell global_of(rank, 0), global_of(rank, 1), ...; mend "
+                              "for_each_run, or leave it out");
   if constexpr (!deals_once<L>)
     return ownership(layout.rank_count(), [&](int r) { return holding_of(layout, r); })
         .two_owners((std::string(where) + ": " + name).c_str());

@@ -38,19 +38,23 @@ struct placed_array {
   }
 };
 
-/// Does every element have bytes of its own? When in doubt, no.
-inline bool one_place_each(const placed_array& a) {
-  if (!a.has_bytes()) return true;
-  auto axes = a.axes();
+/// Does every element of `bytes` bytes, repeated along these axes, have bytes of its own? When in doubt, no.
+template <std::size_t N>
+bool apart_along(std::array<placed_array::axis, N> axes, index_t bytes) {
   const auto size = [](index_t stride) { return stride < 0 ? -stride : stride; };
   std::sort(axes.begin(), axes.end(), [&](const auto& x, const auto& y) { return size(x.stride) < size(y.stride); });
-  index_t reach = a.array.column_bytes;
+  index_t reach = bytes;
   for (const placed_array::axis& along : axes) {
     if (along.count < 2) continue;
     if (size(along.stride) < reach) return false;
     reach += (along.count - 1) * size(along.stride);
   }
   return true;
+}
+
+/// The same of a whole array.
+inline bool one_place_each(const placed_array& a) {
+  return !a.has_bytes() || apart_along(a.axes(), a.array.column_bytes);
 }
 
 /// May the two share a byte? Slices of one packed tensor (q, k, v side by side, say) are told apart: both repeat with a

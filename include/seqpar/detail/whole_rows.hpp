@@ -2,6 +2,8 @@
 // Buffers of which an exchange fills only some rows: all of their rows as memory, and what runs check of them.
 #pragma once
 
+#include <initializer_list>
+
 #include <seqpar/exchange/exchange.hpp>
 
 namespace seqpar {
@@ -23,13 +25,24 @@ inline placed_array placed(const row_buffer& b, index_t rows, const exchange_opt
       {b.pointer, o.batch, b.batch_stride, b.row_stride, b.column_stride, o.row_bytes / o.columns}, rows, o.columns};
 }
 
-/// No buffer with rows is null, and the first shares no byte with another.
-template <class... Others>
-status check_buffers(const placed_array& first, const Others&... others) {
-  for (const placed_array& a : {first, others...})
-    if (a.has_bytes() && !a.array.pointer) return {errc::invalid_argument, "exchange: a buffer with rows is null"};
-  for (const placed_array& a : {others...})
-    if (may_share(first, a)) return {errc::overlapping_buffers, "exchange: in and out overlap; give separate buffers"};
+/// No buffer with rows is null, and no result shares a byte with another buffer, with scratch or with itself.
+inline status check_buffers(std::initializer_list<placed_array> results, std::initializer_list<placed_array> inputs,
+                            const region& scratch, index_t used) {
+  const placed_array work{{scratch.pointer, 1, used, used, used, used}, 1, 1};
+  for (const auto& list : {results, inputs})
+    for (const placed_array& a : list) {
+      if (a.has_bytes() && !a.array.pointer) return {errc::invalid_argument, "exchange: a buffer with rows is null"};
+      if (may_share(a, work))
+        return {errc::overlapping_buffers, "exchange: memory.scratch overlaps in or out; give separate memory"};
+    }
+  for (const placed_array& a : results)
+    if (!one_place_each(a))
+      return {errc::overlapping_buffers, "exchange: the strides of a result let its rows overlap; give them room"};
+  for (const placed_array& a : results)
+    for (const auto& list : {results, inputs})
+      for (const placed_array& b : list)
+        if (&a != &b && may_share(a, b))
+          return {errc::overlapping_buffers, "exchange: in and out overlap; give separate buffers"};
   return {};
 }
 

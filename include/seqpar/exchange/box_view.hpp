@@ -15,7 +15,7 @@ inline namespace v0_1 {
 struct box {
   interval t, h, w;
   constexpr index_t rows() const { return t.size() * h.size() * w.size(); }
-  constexpr bool empty() const { return rows() == 0; }
+  constexpr bool empty() const { return t.empty() || h.empty() || w.empty(); }
   constexpr bool contains(const box& b) const {
     const auto in = [](interval outer, interval inner) { return outer.lo <= inner.lo && inner.hi <= outer.hi; };
     return b.empty() || (in(t, b.t) && in(h, b.h) && in(w, b.w));

@@ -4,7 +4,7 @@
 
 #include <seqpar/communicator/mesh.hpp>
 #include <seqpar/exchange/route.hpp>
-#include <seqpar/space/copy.hpp>
+#include <seqpar/space/concept.hpp>
 #include <seqpar/views.hpp>
 
 namespace seqpar {
@@ -51,7 +51,7 @@ namespace detail {
 template <class Transport>
 constexpr bool moves_strided() {
   static_assert(Transport::access != transport_access::contiguous_only,
-                "seqpar: exchanges post strided blocks; a transport with access contiguous_only must pack them itself "
+                "[seqpar] exchanges post strided blocks; a transport with access contiguous_only must pack them itself "
                 "and say strided");
   return true;
 }
@@ -93,19 +93,6 @@ inline index_t block_count(const std::vector<leg>& legs) {
 }
 
 }  // namespace detail
-
-/// to += from, element by element, both blocks of the same shape.
-template <class To, class From>
-void add_block(const block& to, const block& from) {
-  const index_t n = from.column_bytes / static_cast<index_t>(sizeof(From));
-  for (index_t r = 0; r < to.rows; ++r)
-    for (index_t c = 0; c < to.columns; ++c) {
-      To* t = reinterpret_cast<To*>(static_cast<std::byte*>(to.pointer) + r * to.row_stride + c * to.column_stride);
-      const From* f = reinterpret_cast<const From*>(static_cast<const std::byte*>(from.pointer) + r * from.row_stride +
-                                                    c * from.column_stride);
-      for (index_t i = 0; i < n; ++i) t[i] += static_cast<To>(f[i]);
-    }
-}
 
 /// The messages of `copy`: wanted rows go from their owner's memory to the wanter's.
 template <class Group, class Mesh>
@@ -150,6 +137,24 @@ void post_add(Group& group, const Mesh& team, const route& way, const row_array&
     });
 }
 
+/// Bytes that a launch of this route asks a packing transport for, in the worst case of strides.
+inline index_t packed_bytes(const route& way, index_t batch, index_t column_bytes) {
+  index_t bytes = 0;
+  for (const auto* legs : {&way.incoming(), &way.outgoing()})
+    for (const leg& l : *legs)
+      detail::for_each_line(l, batch, [&](const detail::line& n) {
+        bytes += round_up(n.count * l.columns.size() * column_bytes, pack_alignment);
+      });
+  return bytes;
+}
+
+/// The ranks that this member meets on the route.
+template <class Mesh>
+void add_peers(std::vector<int>& peers, const Mesh& team, const route& way) {
+  for (const auto* legs : {&way.incoming(), &way.outgoing()})
+    for (const leg& l : *legs) peers.push_back(team.rank_of(l.peer));
+}
+
 /// Bytes that post_add lands in.
 inline index_t staging_bytes(const route& way, index_t batch, index_t column_bytes) {
   return way.entries_sent() * batch * column_bytes;
@@ -158,46 +163,51 @@ inline index_t staging_bytes(const route& way, index_t batch, index_t column_byt
 namespace detail {
 /// The rows of a line, but for those that lie where they belong: peers may be reading them. Two lines of unequal step
 /// meet in one row at most.
-inline void copy_line(const block& to, const block& from) {
+template <space Space>
+void copy_line(const Space& work, const block& to, const block& from) {
   const index_t apart =
       static_cast<index_t>(reinterpret_cast<std::intptr_t>(to.pointer) - reinterpret_cast<std::intptr_t>(from.pointer));
   const index_t closing = from.row_stride - to.row_stride;
   if (apart == 0 && closing == 0) return;
   const bool meet = closing != 0 && apart % closing == 0 && apart / closing >= 0 && apart / closing < to.rows;
-  if (!meet) return copy_block(to, from);
+  if (!meet) return work.copy(to, from);
   const index_t still = apart / closing;
   const auto part = [](block b, index_t first, index_t rows) {
     b.pointer = static_cast<std::byte*>(b.pointer) + first * b.row_stride;
     b.rows = rows;
     return b;
   };
-  copy_block(part(to, 0, still), part(from, 0, still));
-  copy_block(part(to, still + 1, to.rows - still - 1), part(from, still + 1, to.rows - still - 1));
+  work.copy(part(to, 0, still), part(from, 0, still));
+  work.copy(part(to, still + 1, to.rows - still - 1), part(from, still + 1, to.rows - still - 1));
 }
 }  // namespace detail
 
 /// Rows that this rank owns and wants, owner → wanter.
-inline void copy_own(const route& way, const row_array& owner, const row_array& wanter) {
+template <space Space>
+void copy_own(const Space& work, const route& way, const row_array& owner, const row_array& wanter) {
   detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
-    detail::copy_line(detail::wanter_block(wanter, way.own(), n), detail::owner_block(owner, way.own(), n));
+    detail::copy_line(work, detail::wanter_block(wanter, way.own(), n), detail::owner_block(owner, way.own(), n));
   });
 }
 
 /// The same, wanter → owner.
-inline void copy_own_back(const route& way, const row_array& owner, const row_array& wanter) {
+template <space Space>
+void copy_own_back(const Space& work, const route& way, const row_array& owner, const row_array& wanter) {
   detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
-    detail::copy_line(detail::owner_block(owner, way.own(), n), detail::wanter_block(wanter, way.own(), n));
+    detail::copy_line(work, detail::owner_block(owner, way.own(), n), detail::wanter_block(wanter, way.own(), n));
   });
 }
 
 /// owner += what post_add brought and this rank's own share, in ascending order of wanters: a fixed order.
 /// Elements are From on the wire and in `wanter`, To in `owner`.
-template <class To, class From>
-void add_up(int me, const route& way, const row_array& owner, const row_array& wanter, const void* staging) {
+template <class To, class From, space Space>
+void add_up(const Space& work, int me, const route& way, const row_array& owner, const row_array& wanter,
+            const void* staging) {
   std::byte* base = static_cast<std::byte*>(const_cast<void*>(staging));
   const auto add_own = [&] {
     detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
-      add_block<To, From>(detail::owner_block(owner, way.own(), n), detail::wanter_block(wanter, way.own(), n));
+      work.template store<To, From>(detail::owner_block(owner, way.own(), n),
+                                    detail::wanter_block(wanter, way.own(), n), write::add);
     });
   };
   bool own_done = false;
@@ -207,7 +217,8 @@ void add_up(int me, const route& way, const row_array& owner, const row_array& w
       own_done = true;
     }
     detail::for_each_line(l, owner.batch, [&](const detail::line& n) {
-      add_block<To, From>(detail::owner_block(owner, l, n), detail::packed_block(base, l, n, wanter.column_bytes));
+      work.template store<To, From>(detail::owner_block(owner, l, n),
+                                    detail::packed_block(base, l, n, wanter.column_bytes), write::add);
     });
   }
   if (!own_done) add_own();

@@ -73,6 +73,7 @@ class exchange {
         own_places_(std::move(own_places)),
         own_rows_(own_rows),
         own_columns_(own_columns),
+        sums_{own_columns * column_bytes(), column_bytes(), own_rows * own_columns * column_bytes()},
         wanted_rows_(wanted_rows),
         wanted_columns_(wanted_columns),
         said_(std::move(said)) {}
@@ -99,7 +100,10 @@ class exchange {
   [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
     if (status s = check_memory(given, memory()); !s.ok()) return error(fail(s));
     if (options_.check == agreement::checked)
-      if (failure f = detail::agree(team_, said_, exec)) return f;
+      if (failure f = detail::agree(team_, said_)) return f;
+    std::vector<int> peers;
+    add_peers(peers, team_, way_);
+    if (status s = connect_peers(team_.transport(), peers, exec); !s.ok()) return error(fail(s));
     const index_t out = detail::block_count(way_.outgoing()) * options_.batch,
                   in = detail::block_count(way_.incoming()) * options_.batch;
     group_.reserve(std::max(out, in), std::max(out, in));
@@ -115,7 +119,7 @@ class exchange {
     group_.clear();
     group_.label({"exchange", 0});
     post_copy(group_, team_, way_, owner, wanter);
-    return carry([&] { copy_own(way_, owner, wanter); }, exec);
+    return carry([&](const auto& work) { copy_own(work, way_, owner, wanter); }, given, exec);
   }
 
   /// The way back where every entry is wanted by one rank: in = what the wanters hold in `out`.
@@ -128,7 +132,7 @@ class exchange {
     group_.clear();
     group_.label({"inverse exchange", 0});
     post_inverse(group_, team_, way_, owner, wanter);
-    return carry([&] { copy_own_back(way_, owner, wanter); }, exec);
+    return carry([&](const auto& work) { copy_own_back(work, way_, owner, wanter); }, given, exec);
   }
 
   /// d_in = Σ over ranks that received the row of d_out (sum), or this rank's own d_out (replicated). Elements are T.
@@ -144,46 +148,54 @@ class exchange {
       return fail({errc::invalid_argument, "exchange: a row is not a whole number of gradient elements"});
     for (const row_array* a : {&owner, &wanter})
       for (index_t at : {static_cast<index_t>(reinterpret_cast<std::intptr_t>(a->pointer)), a->row_stride,
-                         a->batch_stride, a->column_stride})
+                         a->batch_stride, a->column_stride, sums_.row, sums_.column, sums_.item})
         if (at % static_cast<index_t>(alignof(T)) != 0)
           return fail(
               {errc::invalid_argument, "exchange: a gradient's pointer or stride is no multiple of its element"});
     carver c(given.scratch);
     const scratch mine = walk(c);
-    const index_t dim = column_bytes() / static_cast<index_t>(sizeof(T));
-    const rows_view<Sum> sums =
-        dense_view(reinterpret_cast<Sum*>(mine.sums), {options_.batch, own_rows_, own_columns_, dim});
-    std::fill_n(sums.pointer, sums.elements(), Sum(0));
+    const index_t wider = sizeof(Sum) / sizeof(T);
+    const row_array sums{mine.sums,         options_.batch,       sums_.item * wider,
+                         sums_.row * wider, sums_.column * wider, column_bytes() * wider};
+    const auto work = space_of(exec);
+    work.zero(dense_block(mine.sums, options_.batch * sums_.item * wider));
     if (!sums_travel()) {
       detail::for_each_line(way_.own(), options_.batch, [&](const detail::line& n) {
-        add_block<Sum, T>(detail::owner_block(array_of(sums), way_.own(), n),
-                          detail::wanter_block(wanter, way_.own(), n));
+        work.template store<Sum, T>(detail::owner_block(sums, way_.own(), n),
+                                    detail::wanter_block(wanter, way_.own(), n), write::add);
       });
     } else {
       group_.clear();
       group_.label({"adjoint exchange", 0});
       post_add(group_, team_, way_, wanter, mine.staging);
-      if (status s = carry([] {}, exec); !s.ok()) return s;
-      add_up<Sum, T>(team_.index(), way_, array_of(sums), wanter, mine.staging);
+      if (status s = carry([](const auto&) {}, given, exec); !s.ok()) return s;
+      add_up<Sum, T>(work, team_.index(), way_, sums, wanter, mine.staging);
     }
     for (index_t b = 0; b < options_.batch; ++b)
       for (const run& places : own_places_)
-        for (index_t i = 0; i < places.count; ++i)
-          for (index_t column = 0; column < own_columns_; ++column) {
-            const block at = owner.rows(b, places.at(i), 1, 1, column, 1);
-            const Sum* from = sums.row(b, places.at(i), column);
-            for (index_t e = 0; e < dim; ++e) static_cast<T*>(at.pointer)[e] = T(from[e]);
-          }
-    return {};
+        work.template store<T, Sum>(owner.rows(b, places.first, places.count, places.step, 0, own_columns_),
+                                    sums.rows(b, places.first, places.count, places.step, 0, own_columns_),
+                                    write::assign);
+    return work.outcome();
   }
 
   /// Set while planning: is every entry wanted by one rank only?
   void wanted_once(bool yes) { wanted_once_ = yes; }
+  /// Also compared by prepare.
+  void also_said(const char* name, index_t value) { said_.add_hash(name, value); }
 
  protected:
-  /// Rows and columns of results interleave by plan (boxes with a pitch or with planes): their places are checked
-  /// there.
-  void results_interleave() { interleaved_ = true; }
+  /// How owned rows lie as planned, in bytes: their sums lie so in scratch, each element as wide as its sum.
+  struct sum_places {
+    index_t row, column, item;
+  };
+  /// Both buffers are boxes, whose rows and columns may interleave (a pitch, planes): whether they lie apart is checked
+  /// there. Of the `rows` of `out` those at the end may be nobody's.
+  void holds_boxes(index_t rows, const sum_places& sums) {
+    interleaved_ = true;
+    wanted_rows_ = rows;
+    sums_ = sums;
+  }
   /// A local error found before anything is posted: the peers are told.
   status fail(status s) const {
     team_.transport().abort(s);
@@ -191,21 +203,28 @@ class exchange {
   }
 
  private:
+  using group_type = typename Transport::group_type;
   struct scratch {
     std::byte* staging;
-    float* sums;
+    std::byte* sums;
+    std::byte* packed;  ///< for transports that pack
   };
   scratch walk(carver& c) const {
     scratch s{};
+    if constexpr (packing_group<group_type>) s.packed = c.take<std::byte>(pack_bytes());
     if (options_.passes == forward_only) return s;
     s.staging = c.take<std::byte>(sums_travel() ? staging_bytes(way_, options_.batch, column_bytes()) : 0);
-    // the narrowest element is two bytes, each of which has an fp32 sum
-    s.sums = c.take<float>(options_.batch * own_rows_ * own_columns_ * ((column_bytes() + 1) / 2));
+    s.sums = c.take<std::byte>(options_.batch * sums_.item * 2);  // an fp32 sum for the narrowest element, of two bytes
     return s;
   }
+  index_t pack_bytes() const { return packed_bytes(way_, options_.batch, column_bytes()); }
   bool sums_travel() const { return options_.convention == gradient::sum || wanted_once_; }
   index_t column_bytes() const { return options_.row_bytes / options_.columns; }
   row_array array(const row_buffer& b, index_t rows, index_t columns) const {
+    if (options_.placement == placement::in_place) {  // one buffer has one shape
+      rows = std::max(own_rows_, wanted_rows_);
+      columns = std::max(own_columns_, wanted_columns_);
+    }
     const index_t row = b.row_stride ? b.row_stride : columns * column_bytes();
     const index_t column = b.column_stride ? b.column_stride : column_bytes();
     return {b.pointer, options_.batch, b.batch_stride ? b.batch_stride : rows * row, row, column, column_bytes()};
@@ -218,9 +237,11 @@ class exchange {
     if (!prepared_) return {errc::not_prepared, "exchange: call prepare first"};
     if (status s = check_memory(given, memory()); !s.ok()) return s;
     const detail::placed_array o{owner, own_rows_, own_columns_}, w{wanter, wanted_rows_, wanted_columns_};
-    if ((o.has_bytes() && !owner.pointer) || (w.has_bytes() && !wanter.pointer))
-      return {errc::invalid_argument, "exchange: a buffer with rows is null"};
-    const bool one_buffer = options_.placement == placement::in_place && owner.pointer == wanter.pointer;
+    if (o.has_bytes() && !owner.pointer) return {errc::invalid_argument, "exchange: in (d_in) has rows and is null"};
+    if (w.has_bytes() && !wanter.pointer) return {errc::invalid_argument, "exchange: out (d_out) has rows and is null"};
+    const bool one_buffer = options_.placement == placement::in_place && owner.pointer == wanter.pointer &&
+                            owner.row_stride == wanter.row_stride && owner.batch_stride == wanter.batch_stride &&
+                            owner.column_stride == wanter.column_stride;
     const detail::placed_array& result = written == detail::side::owner ? o : w;
     if (!interleaved_ && !one_place_each(result))
       return {errc::overlapping_buffers, "exchange: the strides of a result let its rows overlap; give them room"};
@@ -233,18 +254,26 @@ class exchange {
     return {};
   }
   template <class Own, class Exec>
-  status carry(Own&& own, Exec exec) const {
+  status carry(Own&& own, const seqpar::memory& given, Exec exec) const {
+    if constexpr (packing_group<group_type>) {
+      carver c(given.scratch);
+      group_.pack_into(walk(c).packed, pack_bytes());
+    }
     if (status s = team_.transport().launch(group_, exec); !s.ok()) return fail(s);
-    own();
+    const auto work = space_of(exec);
+    own(work);
+    if (status s = work.outcome(); !s.ok()) return fail(s);
     return team_.transport().wait(group_, exec);
   }
 
   mesh<Transport> team_;
   route way_;
-  mutable typename Transport::group_type group_;
+  mutable group_type group_;
   exchange_options options_;
   std::vector<run> own_places_;  ///< rows of `in` that this rank owns
-  index_t own_rows_, own_columns_, wanted_rows_, wanted_columns_;
+  index_t own_rows_, own_columns_;
+  sum_places sums_;
+  index_t wanted_rows_, wanted_columns_;
   bool prepared_ = false, wanted_once_ = false, interleaved_ = false;
   detail::statement said_;
 };
@@ -283,7 +312,8 @@ result<exchange<Transport>> make_exchange(const mesh<Transport>& team, Holds&& h
   for (const row_piece& p : own.pieces) join({p.place, p.rows.count, p.place_step});
   join.finish();
   for (int r = 0; r < team.size(); ++r)
-    if (exceeds_64_bits({holds(r).rows() + wants(r).rows(), options.row_bytes, options.batch, 4}))
+    if (exceeds_64_bits({std::max(holds(r).rows(), wants(r).rows()), options.row_bytes, options.batch,
+                         std::max<index_t>(8, team.size())}))
       return invalid(where, "the rows of rank " + std::to_string(r) + " have more than 2^62 bytes; give smaller sizes");
   exchange<Transport> e(team, route::between(team.index(), team.size(), holds, wants), std::move(places),
                         extent_of_places(own), own.columns.size(), extent_of_places(want), want.columns.size(), options,

@@ -10,9 +10,8 @@ inline namespace v0_1 {
 namespace detail {
 /// root −1: all.
 template <class Transport, sequence_layout L>
-result<exchange<Transport>> plan_gather_to(const mesh<Transport>& team, const L& layout, int root,
+result<exchange<Transport>> plan_gather_to(const char* where, const mesh<Transport>& team, const L& layout, int root,
                                            const exchange_options& options) {
-  const char* where = "plan_gather";
   if (failure f = check_exchange(where, options)) return *f;
   if (failure f = check_layout(where, "the layout", layout, team.size())) return *f;
   if (root != -1)
@@ -33,11 +32,11 @@ result<exchange<Transport>> plan_gather_to(const mesh<Transport>& team, const L&
 template <class Transport, sequence_layout L>
 result<exchange<Transport>> try_plan_gather(const mesh<Transport>& team, const L& layout,
                                             const exchange_options& options) {
-  return detail::plan_gather_to(team, layout, -1, options);
+  return detail::plan_gather_to("plan_gather", team, layout, -1, options);
 }
 template <class Transport, sequence_layout L>
 exchange<Transport> plan_gather(const mesh<Transport>& team, const L& layout, const exchange_options& options) {
-  return detail::plan_gather_to(team, layout, -1, options).value();
+  return try_plan_gather(team, layout, options).value();
 }
 
 /// The same on member `root` only; the others get no rows. Adjoint: scatter from the root.
@@ -45,7 +44,7 @@ template <class Transport, sequence_layout L>
 result<exchange<Transport>> try_plan_gather(const mesh<Transport>& team, const L& layout, int root,
                                             const exchange_options& options) {
   if (failure f = detail::check_root("plan_gather", root, team.size())) return *f;
-  return detail::plan_gather_to(team, layout, root, options);
+  return detail::plan_gather_to("plan_gather", team, layout, root, options);
 }
 template <class Transport, sequence_layout L>
 exchange<Transport> plan_gather(const mesh<Transport>& team, const L& layout, int root,

@@ -34,21 +34,20 @@ struct grid_halo {
 
 namespace detail {
 
-inline constexpr index_t widest_filled_halo = (std::numeric_limits<std::int32_t>::max)();
-
 inline failure check_width(const char* where, const char* axis, const halo_width& w) {
   if (w.before < 0 || w.after < 0)
     return invalid(where, std::string(axis) + ": before and after must not be negative, got " +
                               std::to_string(w.before) + " and " + std::to_string(w.after));
-  if (w.before > unbounded || w.after > unbounded ||
-      (w.border != border::clamp && (w.before > widest_filled_halo || w.after > widest_filled_halo)))
+  if (w.before > unbounded || w.after > unbounded)
     return invalid(where, std::string(axis) + ": a halo of " + std::to_string(w.before) + " and " +
-                              std::to_string(w.after) + " is too wide to be filled; clamp it or give less");
+                              std::to_string(w.after) + " is too wide; give 2^62 or less");
   return {};
 }
 
 constexpr interval widened(interval own, const halo_width& w) {
-  return own.empty() ? interval{} : interval{own.lo - w.before, own.hi + w.after};
+  constexpr index_t last = (std::numeric_limits<index_t>::max)();
+  return own.empty() ? interval{}
+                     : interval{own.lo - w.before, own.hi + (w.after < last - own.hi ? w.after : last - own.hi)};
 }
 
 }  // namespace detail

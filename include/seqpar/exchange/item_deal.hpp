@@ -16,6 +16,22 @@
 namespace seqpar {
 inline namespace v0_1 {
 
+namespace detail {
+inline failure check_costs(const char* where, std::span<const double> costs, int ranks) {
+  if (ranks < 1) return invalid(where, "ranks must be at least 1, got " + std::to_string(ranks));
+  double sum = 0;
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const std::string item = "item " + std::to_string(i);
+    if (!(costs[i] >= 0) || !std::isfinite(costs[i]))
+      return invalid(where,
+                     "the cost of " + item + " is " + std::to_string(costs[i]) + "; give finite costs of 0 or more");
+    if (!std::isfinite(sum += costs[i]))
+      return invalid(where, "the costs up to " + item + " have an infinite sum; give them in a larger unit");
+  }
+  return {};
+}
+}  // namespace detail
+
 /// Stage 1: which rank encodes which item (image, frame, clip). A layout of items: plan_scatter over it sends items of
 /// equal size to their encoders. Made by deal_items. A rank's items are in ascending order; it may have none.
 class item_deal {
@@ -39,9 +55,12 @@ class item_deal {
   }
   friend bool operator==(const item_deal&, const item_deal&) = default;
 
-  /// Item i goes to owners[i].
-  item_deal(std::span<const int> owners, std::span<const double> costs, int ranks)
-      : items_(static_cast<std::size_t>(ranks)), loads_(static_cast<std::size_t>(ranks), 0.) {
+  /// Item i goes to owners[i] and costs costs[i]. Fails (error): an owner that is no rank, other numbers of owners and
+  /// costs, what deal_items refuses.
+  item_deal(std::span<const int> owners, std::span<const double> costs, int ranks) {
+    if (failure f = problem_of(owners, costs, ranks)) raise(*f);
+    items_.resize(static_cast<std::size_t>(ranks));
+    loads_.resize(static_cast<std::size_t>(ranks));
     for (std::size_t i = 0; i < owners.size(); ++i) {
       const auto rank = static_cast<std::size_t>(owners[i]);
       places_.push_back({owners[i], static_cast<index_t>(items_[rank].size())});
@@ -51,6 +70,19 @@ class item_deal {
   }
 
  private:
+  static failure problem_of(std::span<const int> owners, std::span<const double> costs, int ranks) {
+    const char* where = "item_deal";
+    if (failure f = detail::check_costs(where, costs, ranks)) return f;
+    if (owners.size() != costs.size())
+      return detail::invalid(where, std::to_string(owners.size()) + " owners and " + std::to_string(costs.size()) +
+                                        " costs; give one of each to every item");
+    for (std::size_t i = 0; i < owners.size(); ++i)
+      if (owners[i] < 0 || owners[i] >= ranks)
+        return detail::invalid(where, "item " + std::to_string(i) + " goes to rank " + std::to_string(owners[i]) +
+                                          ", which is not one of " + std::to_string(ranks) + " ranks");
+    return {};
+  }
+
   std::vector<std::vector<index_t>> items_;  ///< of each rank
   std::vector<place> places_;
   std::vector<double> loads_;
@@ -74,15 +106,7 @@ inline item_deal deal_items(index_t items, int ranks) {
 /// lowest rank); at most 4/3 of the best possible greatest load (Graham). Fails: a cost that is negative, infinite or
 /// no number.
 inline result<item_deal> try_deal_items(std::span<const double> costs, int ranks) {
-  const char* where = "deal_items";
-  if (ranks < 1) return detail::invalid(where, "ranks must be at least 1, got " + std::to_string(ranks));
-  double sum = 0;
-  for (std::size_t i = 0; i < costs.size(); ++i) {
-    sum += costs[i];
-    if (!(costs[i] >= 0) || !std::isfinite(costs[i]) || !std::isfinite(sum))
-      return detail::invalid(where, "the cost of item " + std::to_string(i) + " is " + std::to_string(costs[i]) +
-                                        "; give finite costs of 0 or more");
-  }
+  if (failure f = detail::check_costs("deal_items", costs, ranks)) return *f;
   std::vector<std::size_t> order(costs.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });

@@ -11,50 +11,35 @@
 #include <vector>
 
 #include <seqpar/detail/whole_rows.hpp>
+#include <seqpar/layout/laws.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
 
 namespace detail {
 
-/// Layouts of a clean and a noisy copy of the same tokens, one after the other (paired).
-template <class L>
-concept has_copies = requires(const L& l) {
-  l.is_noisy(index_t{});
-  l.inner.token_count();
-};
-
-inline void repeat_bounds(std::vector<index_t>& bounds) {
-  const index_t once = bounds.back();
-  for (std::size_t i = 1, n = bounds.size(); i < n; ++i) bounds.push_back(once + bounds[i]);
-}
-
 /// The bounds that the layout itself draws: of its documents, of its copies; else of the one sequence.
 template <class L>
-std::vector<index_t> own_bounds(const L& layout) {
-  std::vector<index_t> bounds;
-  if constexpr (has_copies<L>) {
-    bounds = own_bounds(layout.inner);
-    repeat_bounds(bounds);
-  } else if constexpr (requires { std::span<const index_t>(layout.bounds); }) {
-    bounds.assign(layout.bounds.begin(), layout.bounds.end());
-  } else {
-    bounds = {0, layout.token_count()};
-  }
+result<std::vector<index_t>> own_bounds(const char* where, const L& layout) {
+  if constexpr (has_documents<L> && !deals_once<L>)
+    if (broken_document_law(layout))
+      return invalid(where, "the layout's documents do not follow one another in the global order; give bounds");
+  std::vector<index_t> bounds{0};
+  while (bounds.back() < layout.token_count()) bounds.push_back(document_at(layout, bounds.back()).hi);
   return bounds;
 }
 
 /// The bounds of all documents of a sequence: the given ones (of one copy, or of the whole), or the layout's own.
 template <class L>
 result<std::vector<index_t>> bounds_of(const char* where, const L& layout, std::span<const index_t> given) {
-  if (given.empty()) return own_bounds(layout);
+  if (given.empty()) return own_bounds(where, layout);
   if (given.front() != 0 || !std::is_sorted(given.begin(), given.end()))
     return invalid(where, "the bounds of the documents must ascend from 0; use pack()");
   std::vector<index_t> bounds(given.begin(), given.end());
   if constexpr (has_copies<L>) {
-    const index_t once = layout.inner.token_count();
+    const index_t once = layout.token_count() / 2;
     if (bounds.back() == once) {
-      repeat_bounds(bounds);
+      for (std::size_t i = 1, n = bounds.size(); i < n; ++i) bounds.push_back(once + bounds[i]);
     } else if (const auto at = std::lower_bound(bounds.begin(), bounds.end(), once);
                at != bounds.end() && *at != once) {
       bounds.insert(at, once);  // a document does not go on from the clean into the noisy copy
@@ -89,7 +74,8 @@ void for_each_run_in_documents(const L& layout, int rank, std::span<const index_
 }  // namespace detail
 
 /// out[i] on member r = the row of global token layout.global_of(r, i) + offset, or `ignore` in every element where
-/// that token does not exist or belongs to another document. Planned by plan_neighbours.
+/// that token does not exist or belongs to another document. Planned by plan_neighbours. `ignore` is an element: an
+/// integer is one column of a row, a floating-point number fills it.
 ///
 /// Every row that another rank needs moves once. Runs allocate nothing. Adjoint: each gradient goes back to the row's
 /// owner; ignored rows give none.
@@ -125,12 +111,15 @@ class neighbour_exchange {
 
   template <class T, class Exec>
   status forward(row_buffer in, row_buffer out, const T& ignore, const seqpar::memory& given, Exec exec) const {
+    runs_on_host<Exec>();
     in = detail::whole_rows(in, rows_, options_);
     out = detail::whole_rows(out, rows_, options_);
     const detail::placed_array to = detail::placed(out, rows_, options_);
-    if (status s = detail::check_buffers(to, detail::placed(in, rows_, options_)); !s.ok()) return fail(s);
-    if (to.array.column_bytes % static_cast<index_t>(sizeof(T)) != 0)
-      return fail({errc::invalid_argument, "exchange: a row is not a whole number of elements of the type of ignore"});
+    if (status s = check(to, detail::placed(in, rows_, options_), given); !s.ok()) return fail(s);
+    const index_t size = sizeof(T), bytes = to.array.column_bytes;
+    if (std::integral<T> ? bytes != size : bytes % size != 0)  // an int beside 64-bit ids would fill them in halves
+      return fail({errc::invalid_argument,
+                   "exchange: ignore is not of the type of the elements; an integer is a whole column of a row"});
     if (status s = moves_.forward(in, out, given, exec); !s.ok()) return s;
     for (index_t b = 0; b < options_.batch; ++b)
       for (const run& rows : ignored_)
@@ -148,11 +137,14 @@ class neighbour_exchange {
     d_in = detail::whole_rows(d_in, rows_, options_);
     d_out = detail::whole_rows(d_out, rows_, options_);
     const detail::placed_array to = detail::placed(d_in, rows_, options_);
-    if (status s = detail::check_buffers(to, detail::placed(d_out, rows_, options_)); !s.ok()) return fail(s);
+    if (status s = check(to, detail::placed(d_out, rows_, options_), given); !s.ok()) return fail(s);
     return moves_.template adjoint<T>(d_out, d_in, given, exec);
   }
 
  private:
+  status check(const detail::placed_array& to, const detail::placed_array& from, const seqpar::memory& given) const {
+    return detail::check_buffers({to}, {from}, given.scratch, memory().scratch);
+  }
   status fail(status s) const {
     team_.transport().abort(s);
     return s;
@@ -165,23 +157,21 @@ class neighbour_exchange {
   exchange_options options_;
 };
 
-/// The rows of the tokens `offset` behind (before, if negative) in the global order, in any layout.
-///
-/// Documents: those of `bounds` (as made by pack()), else those that the layout draws itself (per_document). The clean
-/// and noisy copies of a paired layout are sequences of their own; bounds of one copy serve both.
-///
-/// Fails: bounds that do not ascend from 0 to the last token, placement::in_place, what every exchange refuses.
+namespace detail {
+/// The errors and what the ranks compare name the verb that was called.
 template <class Transport, sequence_layout L>
-result<neighbour_exchange<Transport>> try_plan_neighbours(const mesh<Transport>& team, const L& layout, index_t offset,
-                                                          const exchange_options& options,
-                                                          std::span<const index_t> bounds = {}) {
-  const char* where = "plan_neighbours";
+result<neighbour_exchange<Transport>> plan_neighbours_as(const char* where, const mesh<Transport>& team,
+                                                         const L& layout, index_t offset,
+                                                         const exchange_options& options,
+                                                         std::span<const index_t> bounds) {
   if (failure f = detail::check_exchange(where, options)) return *f;
   if (failure f = detail::check_layout(where, "the layout", layout, team.size())) return *f;
   if (options.placement == placement::in_place)
     return detail::invalid(where, "a row cannot be replaced by its neighbour in place; use placement::apart");
   if (offset < -unbounded || offset > unbounded)
     return detail::invalid(where, "offset must lie within 2^62, got " + std::to_string(offset));
+  if (layout.token_count() > unbounded / 2)
+    return detail::invalid(where, "the sequence has more than 2^61 tokens; split it");
   auto found = detail::bounds_of(where, layout, bounds);
   if (!found) return found.failure();
   const std::vector<index_t>& documents = found.value();
@@ -221,6 +211,20 @@ result<neighbour_exchange<Transport>> try_plan_neighbours(const mesh<Transport>&
   if (!moves) return moves.failure();
   return neighbour_exchange<Transport>(team, std::move(moves.value()), std::move(ignored), rows, options);
 }
+}  // namespace detail
+
+/// The rows of the tokens `offset` behind (before, if negative) in the global order, in any layout.
+///
+/// Documents: those of `bounds` (as made by pack()), else those that the layout draws itself (document_at). The clean
+/// and noisy copies of a paired layout are sequences of their own; bounds of one copy serve both.
+///
+/// Fails: bounds that do not ascend from 0 to the last token, placement::in_place, what every exchange refuses.
+template <class Transport, sequence_layout L>
+result<neighbour_exchange<Transport>> try_plan_neighbours(const mesh<Transport>& team, const L& layout, index_t offset,
+                                                          const exchange_options& options,
+                                                          std::span<const index_t> bounds = {}) {
+  return detail::plan_neighbours_as("plan_neighbours", team, layout, offset, options, bounds);
+}
 template <class Transport, sequence_layout L>
 neighbour_exchange<Transport> plan_neighbours(const mesh<Transport>& team, const L& layout, index_t offset,
                                               const exchange_options& options, std::span<const index_t> bounds = {}) {
@@ -230,9 +234,15 @@ neighbour_exchange<Transport> plan_neighbours(const mesh<Transport>& team, const
 /// Next-token labels: the row of the successor of each own token, `ignore` at the end of a document.
 /// Source: the label shift of causal language models, in the global order instead of inside a shard.
 template <class Transport, sequence_layout L>
+result<neighbour_exchange<Transport>> try_plan_successors(const mesh<Transport>& team, const L& layout,
+                                                          const exchange_options& options,
+                                                          std::span<const index_t> bounds = {}) {
+  return detail::plan_neighbours_as("plan_successors", team, layout, 1, options, bounds);
+}
+template <class Transport, sequence_layout L>
 neighbour_exchange<Transport> plan_successors(const mesh<Transport>& team, const L& layout,
                                               const exchange_options& options, std::span<const index_t> bounds = {}) {
-  return plan_neighbours(team, layout, 1, options, bounds);
+  return try_plan_successors(team, layout, options, bounds).value();
 }
 
 /// Is every label one of `classes`, or `ignore`? When not, the peers are told: call it before labels are used.
@@ -247,28 +257,11 @@ status check_labels(const mesh<Transport>& team, std::span<const T> labels, inde
   return {};
 }
 
-/// out[i] = the position in time of row i of `rank`, for rotary embeddings: layout.time_of where the layout tells it
-/// (both copies of `paired` share theirs, those of per_document restart), else its global number.
-/// Fails (error): out has not layout.count_of(rank) elements.
+/// out[i] = the position in time of row i of `rank`, for rotary embeddings: global_of(rank, i) less the first token of
+/// its document, so that both copies of a token share theirs. Documents and bounds as in plan_neighbours.
+/// Fails (error): out has not layout.count_of(rank) elements; the bounds are wrong.
 template <sequence_layout L, class Integer>
-void positions_of(const L& layout, int rank, std::span<Integer> out) {
-  if (static_cast<index_t>(out.size()) != layout.count_of(rank))
-    raise(detail::invalid("positions_of", "out has " + std::to_string(out.size()) + " elements, the rank " +
-                                              std::to_string(layout.count_of(rank)) + " rows"));
-  std::size_t at = 0;
-  for_each_run(layout, rank, [&](run r) {
-    for (index_t i = 0; i < r.count; ++i) {
-      index_t position = r.at(i);
-      if constexpr (requires { layout.time_of(position); }) position = layout.time_of(position);
-      out[at++] = static_cast<Integer>(position);
-    }
-  });
-}
-
-/// The same where documents restart: out[i] = global_of(rank, i) less the first token of its document. Bounds as in
-/// plan_neighbours: of one copy of a paired layout, they serve both.
-template <sequence_layout L, class Integer>
-void positions_of(const L& layout, int rank, std::span<Integer> out, std::span<const index_t> bounds) {
+void positions_of(const L& layout, int rank, std::span<Integer> out, std::span<const index_t> bounds = {}) {
   if (static_cast<index_t>(out.size()) != layout.count_of(rank))
     raise(detail::invalid("positions_of", "out has " + std::to_string(out.size()) + " elements, the rank " +
                                               std::to_string(layout.count_of(rank)) + " rows"));

@@ -50,7 +50,8 @@ struct causal_windows {
 };
 
 /// out[i] on member r = in[window_of(r).lo + i] of the root; windows may overlap, be empty, or leave frames out.
-/// window_of(r) is alike on every rank. A row is a frame. Adjoint: the sum onto the root.
+/// window_of(r) is alike on every rank. A row is a frame. Adjoint: the sum onto the root. Inverse: where no two windows
+/// overlap.
 /// Fails: a window that reaches beyond the frames, a root out of range.
 template <class Transport, class WindowOf>
 result<exchange<Transport>> try_plan_root_windows(const mesh<Transport>& team, index_t frames, WindowOf&& window_of,
@@ -63,8 +64,6 @@ result<exchange<Transport>> try_plan_root_windows(const mesh<Transport>& team, i
   if (options.convention != gradient::sum)
     return detail::invalid(where, "ranks use a window each in their own way; give gradient::sum");
   std::vector<interval> windows;
-  index_t covered = 0;
-  bool once = true;
   std::uint64_t h = 19;
   for (int r = 0; r < team.size(); ++r) {
     const interval w = window_of(r);
@@ -72,10 +71,6 @@ result<exchange<Transport>> try_plan_root_windows(const mesh<Transport>& team, i
       return detail::invalid(where, "the window [" + std::to_string(w.lo) + ", " + std::to_string(w.hi) + ") of rank " +
                                         std::to_string(r) + " reaches beyond the " + std::to_string(frames) +
                                         " frames; clamp it");
-    if (!w.empty()) {
-      once = once && w.lo >= covered;
-      covered = w.hi > covered ? w.hi : covered;
-    }
     windows.push_back(w.empty() ? interval{} : w);
     h = detail::statement::mix(detail::statement::mix(h, windows.back().lo), windows.back().hi);
   }
@@ -84,15 +79,15 @@ result<exchange<Transport>> try_plan_root_windows(const mesh<Transport>& team, i
   said.add("the root", root);
   said.add_hash("the windows", static_cast<index_t>(h >> 1));
   const interval columns{0, options.columns};
+  const auto wants = [&](int r) {
+    const interval w = windows[static_cast<std::size_t>(r)];
+    holding want{{}, columns};
+    want.append({w.lo, w.size(), 1}, 0);
+    return want;
+  };
   return detail::make_exchange(
-      team, [&](int r) { return all_rows(r == root ? frames : 0, columns); },
-      [&](int r) {
-        const interval w = windows[static_cast<std::size_t>(r)];
-        holding want{{}, columns};
-        want.append({w.lo, w.size(), 1}, 0);
-        return want;
-      },
-      options, std::move(said), once);
+      team, [&](int r) { return all_rows(r == root ? frames : 0, columns); }, wants, options, std::move(said),
+      detail::ownership(team.size(), wants).disjoint());
 }
 template <class Transport, class WindowOf>
 exchange<Transport> plan_root_windows(const mesh<Transport>& team, index_t frames, WindowOf&& window_of, int root,

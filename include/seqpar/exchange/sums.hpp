@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <type_traits>
 #include <utility>
 
 #include <seqpar/exchange/gather.hpp>
 #include <seqpar/layout/contiguous.hpp>
+#include <seqpar/space/overlap.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
@@ -40,7 +42,7 @@ class all_reduce {
   index_t bytes_sent() const { return gather_.bytes_sent(); }
   memory_sizes memory() const {
     carver c;
-    c.take<T>(elements_ * team_.size());
+    parts(c);
     return {.scratch = c.bytes()};
   }
   template <class Exec>
@@ -55,15 +57,14 @@ class all_reduce {
 
   template <class Exec>
   status forward(std::span<const T> in, std::span<T> out, const seqpar::memory& given, Exec exec) const {
-    if (status s = check_memory(given, memory()); !s.ok()) return fail(s);
-    if (!fits(in.size()) || !fits(out.size()))
-      return fail({errc::invalid_argument, "all_reduce: in or out has other elements than were planned"});
+    runs_on_host<Exec>();
+    if (status s = check(in, out, given); !s.ok()) return fail(s);
     carver c(given.scratch);
-    const T* parts = c.take<T>(elements_ * team_.size());
-    if (status s = gather_.forward(in.data(), parts, given, exec); !s.ok()) return s;
+    const T* all = parts(c);
+    if (status s = gather_.forward(in.data(), all, given, exec); !s.ok()) return s;
     for (index_t e = 0; e < elements_; ++e) {
       sum_type<T> sum(0);
-      for (int s = 0; s < team_.size(); ++s) sum += static_cast<sum_type<T>>(parts[s * elements_ + e]);
+      for (int s = 0; s < team_.size(); ++s) sum += static_cast<sum_type<T>>(all[s * elements_ + e]);
       out[static_cast<std::size_t>(e)] = T(sum);
     }
     return {};
@@ -71,9 +72,9 @@ class all_reduce {
   template <class Exec>
   status adjoint(std::span<const T> d_out, std::span<T> d_in, const seqpar::memory& given, Exec exec) const {
     if (convention_ == gradient::sum) return forward(d_out, d_in, given, exec);
-    if (!fits(d_out.size()) || !fits(d_in.size()))
-      return fail({errc::invalid_argument, "all_reduce: in or out has other elements than were planned"});
-    for (std::size_t e = 0; e < d_in.size(); ++e) d_in[e] = d_out[e];  // which may be one
+    runs_on_host<Exec>();
+    if (status s = check(d_out, d_in, given); !s.ok()) return fail(s);
+    if (!d_in.empty()) std::memmove(d_in.data(), d_out.data(), d_in.size_bytes());
     return {};
   }
   /// Tells the peers that this rank does not come.
@@ -83,7 +84,22 @@ class all_reduce {
   }
 
  private:
-  bool fits(std::size_t n) const { return static_cast<index_t>(n) == elements_; }
+  status check(std::span<const T> from, std::span<T> to, const seqpar::memory& given) const {
+    if (status s = check_memory(given, memory()); !s.ok()) return s;
+    for (std::size_t n : {from.size(), to.size()})
+      if (static_cast<index_t>(n) != elements_)
+        return {errc::invalid_argument, "all_reduce: in or out has other elements than were planned"};
+    const block scratch = dense_block(given.scratch.pointer, memory().scratch);
+    for (const void* p : {static_cast<const void*>(from.data()), static_cast<const void*>(to.data())})
+      if (overlap(dense_block(p, elements_ * static_cast<index_t>(sizeof(T))), scratch))
+        return {errc::overlapping_buffers, "all_reduce: memory.scratch overlaps in or out; give separate memory"};
+    return {};
+  }
+  /// The members' contributions, behind the scratch of the gather itself.
+  T* parts(carver& c) const {
+    c.take<std::byte>(gather_.memory().scratch);
+    return c.take<T>(elements_ * team_.size());
+  }
 
   mesh<Transport> team_;
   exchange<Transport> gather_;  ///< element e of member s is row s·elements + e
@@ -96,8 +112,9 @@ template <addable T, transport Transport>
 result<all_reduce<T, Transport>> try_plan_all_reduce(const mesh<Transport>& team, index_t elements,
                                                      const sum_options& options = {}) {
   const char* where = "plan_all_reduce";
-  if (elements < 0 || elements > unbounded / team.size())
-    return detail::invalid(where, "elements must be 0 or more, got " + std::to_string(elements));
+  if (elements < 0) return detail::invalid(where, "elements must be 0 or more, got " + std::to_string(elements));
+  if (detail::exceeds_64_bits({elements, team.size(), sizeof(T), 8}))
+    return detail::invalid(where, "the contributions of all ranks have more than 2^62 bytes; give smaller sizes");
   const contiguous parts{.tokens = elements * team.size(), .ranks = team.size()};
   detail::statement said(where);
   said.add("the number of elements", elements);
@@ -107,6 +124,7 @@ result<all_reduce<T, Transport>> try_plan_all_reduce(const mesh<Transport>& team
       team, [&](int r) { return holding_of(parts, r); }, [&](int) { return all_rows(parts.tokens); }, moves,
       std::move(said), team.size() == 1);
   if (!gather) return gather.failure();
+  gather.value().also_said("the element type", detail::type_code<T>());
   return all_reduce<T, Transport>(team, std::move(gather.value()), elements, options.convention);
 }
 template <addable T, transport Transport>
@@ -151,10 +169,12 @@ class reduce_scatter {
 template <summable T, transport Transport, sequence_layout L>
 result<reduce_scatter<T, Transport>> try_plan_reduce_scatter(const mesh<Transport>& team, const L& layout,
                                                              const exchange_options& options) {
+  const char* where = "plan_reduce_scatter";
   if (options.convention != gradient::sum || options.passes == forward_only)
-    return detail::invalid("plan_reduce_scatter", "it is the adjoint of a gather under gradient::sum; plan it so");
-  auto gather = try_plan_gather(team, layout, options);
+    return detail::invalid(where, "it is the adjoint of a gather under gradient::sum; plan it so");
+  auto gather = detail::plan_gather_to(where, team, layout, -1, options);
   if (!gather) return gather.failure();
+  gather.value().also_said("the element type", detail::type_code<T>());
   return reduce_scatter<T, Transport>(std::move(gather.value()));
 }
 template <summable T, transport Transport, sequence_layout L>
@@ -194,6 +214,7 @@ class token_mean {
   }
   template <class Exec>
   [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
+    if (status s = check_memory(given, memory()); !s.ok()) return error(sums_.fail(s));
     return sums_.try_prepare(given, exec);
   }
 

@@ -37,7 +37,6 @@ class assembly {
 
   assembly& text(index_t rows) {
     append(rows, -1, text_rows_);
-    text_rows_ += rows;
     return *this;
   }
   assembly& item(index_t i) {
@@ -49,8 +48,11 @@ class assembly {
   }
   /// The frames of a video, say: items first, first + 1, …
   assembly& items(index_t first, index_t count) {
-    if (count < 0) note("a negative number of items");
-    for (index_t i = first; i < first + count && wrong_.empty(); ++i) item(i);
+    if (count < 0 || first < 0 || count > item_count() - first)
+      note("items " + std::to_string(first) + " and on, " + std::to_string(count) +
+           " of them, which are not all among the " + std::to_string(item_count()) + " items");
+    else
+      for (index_t i = first; i < first + count; ++i) item(i);
     return *this;
   }
 
@@ -77,6 +79,7 @@ class assembly {
     if (rows < 0 || rows > unbounded - tokens_) return note("a part of " + std::to_string(rows) + " rows");
     if (rows > 0) parts_.push_back({tokens_, rows, item, first_row});
     tokens_ += rows;
+    if (item < 0) text_rows_ += rows;
   }
   void note(std::string what) {
     if (wrong_.empty()) wrong_ = std::move(what);
@@ -131,26 +134,25 @@ class two_stage_exchange {
   template <class Exec>
   status forward(row_buffer visual, row_buffer text, row_buffer out, const seqpar::memory& given, Exec exec) const {
     const views v = all(visual, text, out);
-    if (status s = detail::check_buffers(v.out, v.visual, v.text); !s.ok()) return fail(s);
+    if (status s = detail::check_buffers({v.out}, {v.visual, v.text}, given.scratch, memory().scratch); !s.ok())
+      return fail(s);
     if (status s = moves_.forward(visual, out, given, exec); !s.ok()) return s;
-    for_each_text_block(v, [](const block& in_text, const block& in_out) { copy_block(in_out, in_text); });
-    return {};
+    const auto work = space_of(exec);
+    for_each_text_block(v, [&](const block& in_text, const block& in_out) { work.copy(in_out, in_text); });
+    return ended(work);
   }
 
   template <summable T, class Exec>
   status adjoint(row_buffer d_out, row_buffer d_visual, row_buffer d_text, const seqpar::memory& given,
                  Exec exec) const {
     const views v = all(d_visual, d_text, d_out);
-    if (status s = detail::check_buffers(v.out, v.visual, v.text); !s.ok()) return fail(s);
-    if (status s = detail::check_buffers(v.text, v.visual); !s.ok()) return fail(s);
+    if (status s = detail::check_buffers({v.visual, v.text}, {v.out}, given.scratch, memory().scratch); !s.ok())
+      return fail(s);
     if (status s = moves_.template adjoint<T>(d_out, d_visual, given, exec); !s.ok()) return s;
-    for (index_t b = 0; b < options_.batch; ++b)
-      for (index_t i = 0; i < text_rows_; ++i)
-        for (index_t column = 0; column < options_.columns; ++column)
-          std::memset(v.text.array.rows(b, i, 1, 1, column, 1).pointer, 0,
-                      static_cast<std::size_t>(v.text.array.column_bytes));
-    for_each_text_block(v, [](const block& in_text, const block& in_out) { copy_block(in_text, in_out); });
-    return {};
+    const auto work = space_of(exec);
+    for (index_t b = 0; b < options_.batch; ++b) work.zero(v.text.array.rows(b, 0, text_rows_, 1, 0, options_.columns));
+    for_each_text_block(v, [&](const block& in_text, const block& in_out) { work.copy(in_text, in_out); });
+    return ended(work);
   }
 
  private:
@@ -170,6 +172,11 @@ class two_stage_exchange {
       for (const row_piece& p : text_)
         f(v.text.array.rows(b, p.rows.first, p.rows.count, p.rows.step, 0, options_.columns),
           v.out.array.rows(b, p.place, p.rows.count, p.place_step, 0, options_.columns));
+  }
+  template <space Space>
+  status ended(const Space& work) const {
+    const status s = work.outcome();
+    return s.ok() ? s : fail(s);
   }
   status fail(status s) const {
     team_.transport().abort(s);

@@ -2,6 +2,7 @@
 // Any window a rank: the inputs of a strided or dilated convolution, overlapping tiles, a crop.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <string>
 #include <utility>
@@ -20,23 +21,23 @@ struct grid_border {
 
 namespace detail {
 
-/// The window as it is held: clamped axes end with the sequence.
-constexpr box held(const box& b, const frame_shape& shape, const borders& over) {
-  const auto cut = [](interval i, index_t n, border o) {
-    return i.empty() ? interval{} : o == border::clamp ? intersection(i, {0, n}) : i;
-  };
-  const box c{cut(b.t, shape.t, over.t), cut(b.h, shape.h, over.h), cut(b.w, shape.w, over.w)};
-  return c.t.empty() || c.h.empty() || c.w.empty() ? box{} : c;
+/// What one rank owns and wants. Boxes lie one after the other in memory.
+struct rank_boxes {
+  std::vector<box> own, padded;
+};
+
+/// Bytes that a run may have to address for a box, gaps of its format and fp32 sums of each of its rows included.
+inline long double reach_of(const box& b, const box_format& format, const exchange_options& o) {
+  const auto size = [](interval i) { return static_cast<long double>(i.hi) - static_cast<long double>(i.lo); };
+  const auto of = [](index_t n) { return static_cast<long double>(n); };
+  if (b.empty()) return 0;
+  const long double line = size(b.w) * of(o.row_bytes) + of(format.pitch) * of(o.columns);
+  const long double rows_in_a_pixel = format.pitch == 0 ? 1 : of(o.row_bytes);
+  return 4 * size(b.t) * size(b.h) * line * of(std::max<index_t>(o.batch, 1)) * rows_in_a_pixel;
 }
 
-inline bool countable(const box& b, index_t bytes) {
-  index_t left = unbounded / bytes;
-  for (index_t n : {b.t.size(), b.h.size(), b.w.size()}) {
-    if (n > left) return false;
-    if (n > 0) left /= n;
-  }
-  return true;
-}
+/// Repeated rows of an edge are a run each, of all ranks in every rank's plan.
+inline constexpr index_t most_edge_runs = index_t{1} << 26;
 
 /// The common tail: boxes_of(r) is what rank r owns and wants, alike on every rank. `halo`: window i lies around box i.
 template <class Transport, class BoxesOf>
@@ -47,44 +48,47 @@ result<window_exchange<Transport>> plan_boxes(const char* where, const mesh<Tran
   if (options.convention != gradient::sum)
     return invalid(where, "ranks use a window each in their own way; give gradient::sum");
   const bool in_place = options.placement == placement::in_place;
-  const index_t column_bytes = options.row_bytes / options.columns;
   const interval columns{0, options.columns};
+  const auto lay_out = [&](const std::vector<box>& boxes) {
+    return buffer_places(boxes, format, options.columns, options.row_bytes / options.columns);
+  };
 
   std::vector<holding> all_owned, all_wanted;
   statement said(where);
   std::uint64_t h = 17;
   rank_boxes mine;
-  buffer_places owned, padded;
-  std::vector<run> blank;
-  bool once = true;
+  std::vector<box> parts;  // that rows go to, of all ranks
+  index_t edge_runs = 0;
   for (int r = 0; r < team.size(); ++r) {
     rank_boxes b = boxes_of(r);
-    for (box& p : b.padded) {
-      p = held(p, shape, over);
-      if (!countable(p, options.row_bytes))
-        return invalid(where, "the window of rank " + std::to_string(r) + " has more than 2^62 bytes; give less");
-    }
+    const auto wrong = [&](const char* what) {
+      return invalid(where, "the window of rank " + std::to_string(r) + what);
+    };
+    for (box& p : b.padded) p = held(p, shape, over);
+    long double reach = 0;
+    for (const auto* list : {&b.own, &b.padded})
+      for (const box& p : *list) reach += reach_of(p, format, options);
+    if (reach > 0x1p62L) return wrong(" may take more than 2^62 bytes; give less");
     if (in_place) {
       bool around = b.own.size() == b.padded.size();
       for (std::size_t i = 0; around && i < b.own.size(); ++i) around = b.padded[i].contains(b.own[i]);
       if (!around)
-        return invalid(where, "the window of rank " + std::to_string(r) +
-                                  " does not hold the rows that the rank owns, as placement::in_place needs; give "
-                                  "placement::apart");
+        return wrong(" does not hold the rows that the rank owns, as placement::in_place needs; give placement::apart");
     }
-    const buffer_places to = lay_out(b.padded, format, options.columns, column_bytes);
-    const buffer_places from = in_place ? to : lay_out(b.own, format, options.columns, column_bytes);
+    const buffer_places to = lay_out(b.padded), from = lay_out(in_place ? b.padded : b.own);
     box_holding want(shape, columns), own(shape, columns);
-    for (std::size_t i = 0; i < b.padded.size(); ++i) want.append(b.padded[i], over, to.first[i], to.of[i]);
-    for (std::size_t i = 0; i < b.own.size(); ++i) {
-      index_t first = from.first[i];
-      if (in_place) {
-        const box &o = b.own[i], &p = b.padded[i];
-        first += (o.t.lo - p.t.lo) * from.of[i].t + (o.h.lo - p.h.lo) * from.of[i].h + (o.w.lo - p.w.lo) * from.of[i].w;
+    for (std::size_t i = 0; i < b.padded.size(); ++i) {
+      const box part = filled(b.padded[i], shape, over);
+      if (!shape.all().contains(part)) {
+        edge_runs += std::min(want.runs_of(part, to.boxes[i]), most_edge_runs + 1);
+        if (edge_runs > most_edge_runs)
+          return wrong(" repeats too many rows of an edge (2^26 runs at most); clamp, fill with zeros, or give less");
       }
-      own.append(b.own[i], over, first, from.of[i]);
+      want.append(b.padded[i], part, to.boxes[i]);
+      parts.push_back(part);
     }
-    once = once && b.own == b.padded;
+    for (std::size_t i = 0; i < b.own.size(); ++i)
+      own.append(in_place ? b.padded[i] : b.own[i], b.own[i], from.boxes[i]);
     for (const auto* list : {&b.own, &b.padded}) {
       h = statement::mix(h, static_cast<index_t>(list->size()));
       for (const box& x : *list)
@@ -92,12 +96,7 @@ result<window_exchange<Transport>> plan_boxes(const char* where, const mesh<Tran
     }
     all_owned.push_back(std::move(own.held));
     all_wanted.push_back(std::move(want.held));
-    if (r == team.index()) {
-      mine = std::move(b);
-      owned = from;
-      padded = to;
-      blank = std::move(want.blank);
-    }
+    if (r == team.index()) mine = std::move(b);
   }
   for (index_t n : {shape.t, shape.h, shape.w}) h = statement::mix(h, n);
   for (border b : {over.t, over.h, over.w}) h = statement::mix(h, static_cast<index_t>(b));
@@ -106,20 +105,23 @@ result<window_exchange<Transport>> plan_boxes(const char* where, const mesh<Tran
   said.add("the pitch", format.pitch);
   said.add_hash("the placement", static_cast<index_t>(options.placement));
 
+  buffer_places padded = lay_out(mine.padded), owned = in_place ? padded : lay_out(mine.own);
   std::vector<placed_window> windows;
   for (std::size_t i = 0; i < mine.padded.size(); ++i) {
     const box& p = mine.padded[i];
-    windows.push_back({p, p.inside(shape.all()), halo ? mine.own[i] : box{}, padded.first[i]});
+    windows.push_back({p, p.inside(shape.all()), halo ? mine.own[i] : box{}, padded.boxes[i].first,
+                       without(p, filled(p, shape, over))});
   }
-  const auto shape_of_first =
-      mine.own.empty() ? std::array<index_t, 3>{} : shape_of((in_place ? mine.padded : mine.own)[0]);
-  auto made = make_exchange(
-      team, [&](int r) -> const holding& { return all_owned[static_cast<std::size_t>(r)]; },
-      [&](int r) -> const holding& { return all_wanted[static_cast<std::size_t>(r)]; }, options, std::move(said), once);
+  const auto owns = [&](int r) -> const holding& { return all_owned[static_cast<std::size_t>(r)]; };
+  const auto wants = [&](int r) -> const holding& { return all_wanted[static_cast<std::size_t>(r)]; };
+  auto made = make_exchange(team, owns, wants, options, std::move(said), wanted_once(std::move(parts), shape));
   if (!made.ok()) return made.failure();
-  return window_exchange<Transport>(std::move(made).value(), std::move(windows), std::move(blank), std::move(owned),
-                                    std::move(padded), shape_of_first, options);
+  return window_exchange<Transport>(std::move(made).value(), std::move(windows), std::move(owned), std::move(padded),
+                                    options);
 }
+
+/// Units of a run that do not follow one another have a window each; a run of more is taken for no order.
+inline constexpr index_t most_lone_units = index_t{1} << 20;
 
 /// Boxes of `unit` tokens a frame: one for as many units as follow one another, in the sequence as on the rank.
 template <class L>
@@ -134,6 +136,7 @@ failure boxes_of_runs(const char* where, const L& layout, int ranks, index_t uni
                                 "multiple of the unit " + std::to_string(unit));
     };
     std::vector<interval> pieces;  // of tokens
+    bool scattered = false;
     const auto add = [&](index_t first, index_t count) {
       if (!pieces.empty() && pieces.back().hi == first)
         pieces.back().hi += count;
@@ -143,9 +146,13 @@ failure boxes_of_runs(const char* where, const L& layout, int ranks, index_t uni
     for_each_run(layout, r, [&](run x) {
       if (x.step == 1 && x.count > 0)
         add(x.first, x.count);
+      else if (x.count > most_lone_units)
+        scattered = true;
       else
         for (index_t i = 0; i < x.count; ++i) add(x.at(i), 1);
     });
+    if (scattered)
+      return fail(" owns many units in a row that do not follow one another: there is no order for a halo");
     std::vector<box>& boxes = all.emplace_back();
     bool neighbours = pieces.size() < 3;
     for (const interval& p : pieces) {

@@ -80,7 +80,7 @@ struct basic_host_fast {
           const query_tile queries = call.queries.tiles[t];
           const index_t kv = call.heads.kv_of(h);
           // A row that saw nothing adds nothing, whatever its q, dout and delta hold: zeros, and exp(s − ∞) = 0.
-          bool dead[query_tile_rows];
+          bool dead[std::size_t{query_tile_rows}];
           for (index_t i = 0; i < query_tile_rows; ++i) {
             const float lse = i < queries.rows ? call.lse.at(b, h, queries.row + i) : -infinity;
             dead[i] = lse == -infinity;
@@ -200,7 +200,7 @@ struct basic_host_fast {
   /// exponential, sum would be rounded otherwise than acc, and V = 1 would no longer give exactly 1.
   template <int Width>
   [[gnu::noinline]] static bool raise_max(index_t first, index_t keys, const forward_space& at) {
-    floats max[Width];
+    floats max[std::size_t{Width}];
     bool grew = false;
     const float* s = at.scores + first;
 #pragma GCC unroll 4
@@ -226,7 +226,7 @@ struct basic_host_fast {
   /// scores ← exp(scores − max), sum += each, key by key, as the product with V adds them.
   template <int Width>
   [[gnu::noinline]] static void exponentiate(index_t first, index_t keys, const forward_space& at) {
-    floats max[Width], sum[Width];
+    floats max[std::size_t{Width}], sum[std::size_t{Width}];
     float* s = at.scores + first;
 #pragma GCC unroll 4
     for (int w = 0; w < Width; ++w) {
@@ -248,7 +248,7 @@ struct basic_host_fast {
   /// scores ← P = exp(scores − lse), dscores ← P∘(dscores − delta); 0 where P is 0, even if dscores is NaN there.
   template <int Width>
   static void score_gradient(index_t first, index_t keys, const backward_space& at) {
-    floats lse[Width], delta[Width];
+    floats lse[std::size_t{Width}], delta[std::size_t{Width}];
     float *s = at.scores + first, *ds = at.dscores + first;
 #pragma GCC unroll 4
     for (int w = 0; w < Width; ++w) {

@@ -64,13 +64,13 @@ struct micro_gemm {
   template <into To, int Height, int Width>
   static void block(index_t depth, const float* a, index_t a_row, index_t a_depth, const float* b, index_t b_row,
                     float* c, index_t c_row) {
-    floats sum[Height][Width];
+    floats sum[std::size_t{Height}][std::size_t{Width}];
 #pragma GCC unroll 8
     for (int i = 0; i < Height; ++i)
 #pragma GCC unroll 8
       for (int j = 0; j < Width; ++j) sum[i][j] = To == into::add ? V::load(c + i * c_row + j * V::lanes) : floats{};
     for (index_t p = 0; p < depth; ++p, a += a_depth, b += b_row) {
-      floats row[Width];
+      floats row[std::size_t{Width}];
 #pragma GCC unroll 8
       for (int j = 0; j < Width; ++j) row[j] = V::load(b + j * V::lanes);
 #pragma GCC unroll 8

@@ -46,6 +46,14 @@ struct appended {
     join.finish();
   }
 
+  /// Tokens behind the prefill go on with its last document.
+  SEQPAR_HD constexpr interval document_at(index_t global) const requires has_documents<Prefill> {
+    const index_t before = prefill.token_count();
+    if (before == 0) return {0, token_count()};
+    const interval d = prefill.document_at(global < before ? global : before - 1);
+    return {d.lo, d.hi < before ? d.hi : token_count()};
+  }
+
   /// The cache with `by` more tokens.
   SEQPAR_HD constexpr appended grown(index_t by) const { return {prefill, added + by, granule}; }
   /// The most rows that any rank holds once there are `tokens` tokens: what every rank's cache needs room for.
@@ -65,7 +73,7 @@ struct appended {
   constexpr const char* problem() const {
     if (const char* wrong = problem_of(prefill)) return wrong;
     if (const char* wrong = detail::problem_of_sizes(added, prefill.rank_count(), granule)) return wrong;
-    return detail::problem_of_sizes(token_count(), prefill.rank_count());
+    return added > unbounded - prefill.token_count() ? "layout: more than 2^62 tokens; give fewer" : nullptr;
   }
   friend bool operator==(const appended&, const appended&) = default;  // constexpr where the prefill's is
 

@@ -23,9 +23,13 @@ inline namespace v0_1 {
 ///   for_each_run(rank, f)    f(run) for affine pieces that spell global_of(rank, 0), global_of(rank, 1), … in order
 ///   resized(tokens)          the same rule for another number of tokens; per_document and the inner of nested need it
 ///   problem()                nullptr, or what is wrong with the value (a negative size, say)
+///   document_at(global)      the positions [lo, hi) of the document (the copy of a pair) that holds `global`: labels
+///                            and rotary positions end and begin there
+///   is_noisy(global)         the tokens are a clean and a noisy copy, one after the other; is this one of the second?
 ///
 /// Laws (laws.hpp): Σ_r count_of(r) = token_count();  place_of(global_of(r, i)) = (r, i);
-/// global_of(place_of(g)) = g;  the runs of r, end to end, are global_of(r, ·).
+/// global_of(place_of(g)) = g;  the runs of r, end to end, are global_of(r, ·);  documents follow one another from 0 to
+/// token_count().
 template <class L>
 concept sequence_layout = std::copyable<L> && std::equality_comparable<L> &&
     requires(const L& layout, int rank, index_t i) {
@@ -51,6 +55,31 @@ template <class L>
 concept resizable_layout = sequence_layout<L> && requires(const L& layout, index_t tokens) {
   { layout.resized(tokens) } -> std::same_as<L>;
 };
+
+template <class L>
+concept has_documents = requires(const L& layout, index_t global) {
+  { layout.document_at(global) } -> std::same_as<interval>;
+};
+
+template <class L>
+concept has_copies = requires(const L& layout, index_t global) {
+  { layout.is_noisy(global) } -> std::convertible_to<bool>;
+};
+
+/// The document that holds a position: the layout's own, else all tokens are one.
+template <sequence_layout L>
+SEQPAR_HD constexpr interval document_at(const L& layout, index_t global) {
+  if constexpr (has_documents<L>)
+    return layout.document_at(global);
+  else
+    return {0, layout.token_count()};
+}
+
+/// The position in time, which rotary embeddings use: that inside its document, the same for both copies of a token.
+template <sequence_layout L>
+SEQPAR_HD constexpr index_t time_of(const L& layout, index_t global) {
+  return global - document_at(layout, global).lo;
+}
 
 /// Calls f(run) for affine pieces that spell global_of(rank, ·) in order: the layout's own, else derived row by row.
 template <sequence_layout L, class F>

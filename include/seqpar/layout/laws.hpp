@@ -17,6 +17,7 @@ struct layout_law {
   static constexpr const char* place = "place_of inverts global_of";
   static constexpr const char* global = "global_of inverts place_of";
   static constexpr const char* runs = "the runs of a rank spell global_of in order";
+  static constexpr const char* documents = "documents hold their positions and follow one another";
   static constexpr const char* resized =
       "resized(n) has n tokens and as many ranks, and resized(token_count) is itself";
 };
@@ -87,6 +88,18 @@ constexpr const char* broken_run_law(const L& layout, index_t rows = 3) {
   return nullptr;
 }
 
+/// Do the documents follow one another over all positions? Looks at each.
+template <sequence_layout L>
+constexpr const char* broken_document_law(const L& layout) {
+  interval d;
+  for (index_t g = 0; g < layout.token_count(); ++g) {
+    const interval before = d;
+    d = document_at(layout, g);
+    if (!d.contains(g) || !(g == d.lo ? g == before.hi : d == before)) return layout_law::documents;
+  }
+  return d.hi == layout.token_count() ? nullptr : layout_law::documents;
+}
+
 /// nullptr, or the first law that the layout breaks, or its own problem(). Looks at every row of every rank; that
 /// global_of inverts place_of follows by counting. The same in a constant expression.
 template <sequence_layout L>
@@ -98,11 +111,13 @@ constexpr const char* broken_layout_law(const L& layout) {
     for (index_t i = 0; i < count; ++i)
       if (const char* law = detail::broken_law_of_row(layout, tokens, {rank, i})) return law;
   }
-  return broken_run_law(layout, tokens);
+  if (const char* law = broken_run_law(layout, tokens)) return law;
+  return broken_document_law(layout);
 }
 
 /// The same for layouts too long to look at whole: the first and last row of every rank, and `samples` rows and
-/// positions chosen by `seed`. Runs are not looked at, since there may be too many; see broken_run_law.
+/// positions chosen by `seed`. Documents are not looked at. Runs are looked at in layouts of up to 2^20 tokens, and in
+/// resized(2^20) of longer ones that have it; since there may be too many, those of others are left to broken_run_law.
 template <sequence_layout L>
 constexpr const char* broken_layout_law_sampled(const L& layout, std::uint64_t seed, index_t samples) {
   if (const char* law = detail::broken_law_of_sizes(layout)) return law;
@@ -129,6 +144,11 @@ constexpr const char* broken_layout_law_sampled(const L& layout, std::uint64_t s
     if (count > 0)
       if (const char* law = row_law(rank, below(count))) return law;
     if (const char* law = detail::broken_law_of_position(layout, below(tokens))) return law;
+  }
+  if constexpr (has_runs<L>) {
+    constexpr index_t most = index_t{1} << 20;
+    if (tokens <= most) return broken_run_law(layout);
+    if constexpr (resizable_layout<L>) return broken_run_law(layout.resized(most));
   }
   return nullptr;
 }

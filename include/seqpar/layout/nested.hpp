@@ -54,6 +54,10 @@ struct nested {
     join.finish();
   }
 
+  SEQPAR_HD constexpr interval document_at(index_t global) const requires has_documents<Outer> {
+    return outer.document_at(global);
+  }
+  SEQPAR_HD constexpr bool is_noisy(index_t global) const requires has_copies<Outer> { return outer.is_noisy(global); }
   SEQPAR_HD constexpr nested resized(index_t n) const requires resizable_layout<Outer> {
     return {outer.resized(n), inner, inside};
   }

@@ -26,7 +26,7 @@ struct paired {
     return local < clean ? inner.global_of(rank, local) : inner.token_count() + inner.global_of(rank, local - clean);
   }
   SEQPAR_HD constexpr place place_of(index_t global) const {
-    const place clean = inner.place_of(time_of(global));
+    const place clean = inner.place_of(global - before_copy_of(global));
     return is_noisy(global) ? place{clean.rank, inner.count_of(clean.rank) + clean.local} : clean;
   }
   /// A run never crosses from clean to noisy: what a mask allows differs there.
@@ -40,15 +40,22 @@ struct paired {
   }
 
   SEQPAR_HD constexpr bool is_noisy(index_t global) const { return global >= inner.token_count(); }
-  /// The position in time, the same for both copies: what rotary embeddings use.
-  SEQPAR_HD constexpr index_t time_of(index_t global) const {
-    return is_noisy(global) ? global - inner.token_count() : global;
+  /// The copies are documents apart, and inner's documents in each.
+  SEQPAR_HD constexpr interval document_at(index_t global) const {
+    const index_t before = before_copy_of(global);
+    const interval inside = seqpar::document_at(inner, global - before);
+    return {before + inside.lo, before + inside.hi};
   }
   constexpr const char* problem() const {
     if (const char* wrong = problem_of(inner)) return wrong;
     return inner.token_count() > unbounded / 2 ? "paired: more than 2^61 tokens a copy; give fewer" : nullptr;
   }
   friend constexpr bool operator==(const paired&, const paired&) = default;
+
+ private:
+  SEQPAR_HD constexpr index_t before_copy_of(index_t global) const {
+    return is_noisy(global) ? index_t{inner.token_count()} : 0;
+  }
 };
 template <class Inner>
 paired(Inner) -> paired<Inner>;

@@ -22,7 +22,7 @@ inline namespace v0_1 {
 /// over the documents; runs are the way to ask for many rows. Source: TransformerEngine thd, ring-flash-attention.
 template <resizable_layout Deal>
 struct per_document {
-  std::span<const index_t> bounds;
+  table_view<index_t> bounds;
   Deal deal;  ///< the tokens that it was made with do not matter
 
   constexpr index_t token_count() const { return bounds.empty() ? 0 : bounds.back(); }
@@ -52,12 +52,14 @@ struct per_document {
     join.finish();
   }
 
-  /// The document that holds a position (empty documents hold none).
+  /// The number of the document that holds a position (empty documents hold none), and all its positions.
   constexpr index_t document_of(index_t global) const {
     return static_cast<index_t>(std::upper_bound(bounds.begin(), bounds.end(), global) - bounds.begin()) - 1;
   }
-  /// The position inside its document: what rotary embeddings use.
-  constexpr index_t time_of(index_t global) const { return global - begin_of(document_of(global)); }
+  constexpr interval document_at(index_t global) const {
+    const index_t document = document_of(global);
+    return {begin_of(document), begin_of(document + 1)};
+  }
 
   constexpr const char* problem() const {
     if (bounds.empty() || bounds.front() != 0) return "per_document: bounds must begin with 0";

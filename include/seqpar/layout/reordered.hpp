@@ -17,7 +17,8 @@ concept token_order = std::copyable<O> && std::equality_comparable<O> && require
   { order.to(i) } -> std::convertible_to<index_t>;
 };
 
-/// global(r, i) = order.from(deal(r, i)). Runs are found row by row.
+/// global(r, i) = order.from(deal(r, i)). Runs are found row by row. Documents are the deal's where the order keeps the
+/// tokens of each together in their place; for other orders, give labels and positions bounds.
 template <token_order Order, sequence_layout Deal>
 struct reordered {
   Order order;
@@ -31,6 +32,9 @@ struct reordered {
   }
   SEQPAR_HD constexpr place place_of(index_t global) const { return deal.place_of(order.to(global)); }
 
+  SEQPAR_HD constexpr interval document_at(index_t global) const requires has_documents<Deal> {
+    return deal.document_at(order.to(global));
+  }
   constexpr const char* problem() const { return problem_of(deal); }
   friend constexpr bool operator==(const reordered&, const reordered&) = default;
 };

@@ -19,8 +19,8 @@ inline namespace v0_1 {
 /// A view: both tables stay the caller's. Every question but for_each_run searches the table. That each position has
 /// exactly one owner is checked by broken_layout_law and where data moves, not by problem().
 struct segments {
-  std::span<const run> runs;
-  std::span<const index_t> offsets;  ///< ranks + 1 entries, 0 first, ascending, runs.size() last
+  table_view<run> runs;
+  table_view<index_t> offsets;  ///< ranks + 1 entries, 0 first, ascending, runs.size() last
 
   constexpr index_t token_count() const { return rows_in(runs); }
   constexpr int rank_count() const { return static_cast<int>(offsets.size()) - 1; }

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <tuple>
 
 #include <seqpar/mask/concept.hpp>
@@ -49,6 +50,16 @@ constexpr const char* first_problem(const Parts&... parts) {
   const char* found = nullptr;
   ((found = found ? found : problem_of(parts)), ...);
   return found;
+}
+template <class... Parts>
+std::string first_misfit(padded_length q, padded_length k, const Parts&... parts) {
+  std::string found;
+  ((found = found.empty() ? misfit_of(parts, q, k) : found), ...);
+  return found;
+}
+template <class M>
+SEQPAR_HD constexpr void tell_padding_of(const M& mask, padded_length& q, padded_length& k) {
+  if constexpr (requires { mask.tell_padding(q, k); }) mask.tell_padding(q, k);
 }
 }  // namespace detail
 
@@ -142,6 +153,13 @@ struct all_of {
   constexpr const char* problem() const {
     return std::apply([](const auto&... part) { return detail::first_problem(part...); }, parts);
   }
+  std::string misfit(padded_length q, padded_length k) const {
+    tell_padding(q, k);
+    return std::apply([&](const auto&... part) { return detail::first_misfit(q, k, part...); }, parts);
+  }
+  SEQPAR_HD constexpr void tell_padding(padded_length& q, padded_length& k) const {
+    std::apply([&](const auto&... part) { (detail::tell_padding_of(part, q, k), ...); }, parts);
+  }
   friend constexpr bool operator==(const all_of&,
                                    const all_of&) requires(std::equality_comparable<Parts>&&...) = default;
 
@@ -227,6 +245,11 @@ struct any_of {
   }
   constexpr const char* problem() const {
     return std::apply([](const auto&... part) { return detail::first_problem(part...); }, parts);
+  }
+  /// What one part leaves out another may speak of: no position is one that a part has to know.
+  std::string misfit(padded_length q, padded_length k) const {
+    q.real = k.real = 0;
+    return std::apply([&](const auto&... part) { return detail::first_misfit(q, k, part...); }, parts);
   }
   friend constexpr bool operator==(const any_of&,
                                    const any_of&) requires(std::equality_comparable<Parts>&&...) = default;

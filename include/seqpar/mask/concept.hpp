@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <seqpar/layout/concept.hpp>
@@ -24,6 +25,8 @@ inline namespace v0_1 {
 ///   bound(q_tokens, k_tokens) the same mask told both lengths (bottom-right causal needs them)
 ///   rebound(keep)             the same mask with every table it views replaced by keep(std::span<const index_t>)
 ///   problem()                 nullptr, or what is wrong with the value
+///   misfit(q, k)              what is wrong with the value for these padded_lengths, as std::string; "" when nothing
+///   is tell_padding(q, k)        lowers q.real and k.real to the positions that are not padding
 ///
 /// Laws (laws.hpp): k ∈ key_intervals(q) ⇔ allows(q, k);  covers = all ⇒ allows everywhere, none ⇒ nowhere;
 /// allows(q, k) ∧ q ∈ span ⇒ k ∈ reach(span); for shipped masks reach is exact.
@@ -93,6 +96,20 @@ constexpr void reach(const M& mask, interval q, index_t k_tokens, F&& f) {
   } else {
     clipped({0, k_tokens});
   }
+}
+
+/// The positions of a sequence: `real` ones, then padding, `all` of them together.
+struct padded_length {
+  index_t real, all;
+};
+
+/// mask.misfit(q, k) where it has it.
+template <attention_mask M>
+std::string misfit_of(const M& mask, padded_length q, padded_length k) {
+  if constexpr (requires { mask.misfit(q, k); })
+    return mask.misfit(q, k);
+  else
+    return {};
 }
 
 /// mask.bound(q_tokens, k_tokens) where it has it, else the mask itself.

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <seqpar/mask/concept.hpp>
@@ -31,7 +32,7 @@ constexpr std::vector<index_t> pack(std::initializer_list<index_t> lengths) {
 /// A view of the two tables, which are one by default. A document may be empty on either side; positions beyond the
 /// last bound see nothing and are seen by nobody.
 struct documents {
-  std::span<const index_t> q_bounds, k_bounds = q_bounds;
+  table_view<index_t> q_bounds, k_bounds = q_bounds;
 
   static constexpr int max_intervals = 1;
   SEQPAR_HD constexpr index_t count() const { return q_bounds.empty() ? 0 : size_of(q_bounds) - 1; }
@@ -173,6 +174,16 @@ struct within {
     return {docs.rebound(keep), seqpar::rebound(inner, keep)};
   }
   constexpr const char* problem() const { return docs.problem() ? docs.problem() : problem_of(inner); }
+  std::string misfit(padded_length q, padded_length k) const {
+    const auto part = [](padded_length whole, interval span) {
+      return padded_length{intersection(span, {0, whole.real}).size(), span.size()};
+    };
+    std::string found;
+    for (index_t d = 0; d < docs.count() && found.empty(); ++d)
+      if (!docs.q_span(d).empty() && !docs.k_span(d).empty())
+        found = misfit_of(inner, part(q, docs.q_span(d)), part(k, docs.k_span(d)));
+    return found;
+  }
   friend constexpr bool operator==(const within&, const within&) = default;
 
  private:

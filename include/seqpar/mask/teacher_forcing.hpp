@@ -2,6 +2,8 @@
 // Teacher forcing over a clean and a noisy copy of the same tokens.
 #pragma once
 
+#include <string>
+
 #include <seqpar/mask/concept.hpp>
 #include <seqpar/mask/detail/band.hpp>
 #include <seqpar/types.hpp>
@@ -15,7 +17,9 @@ inline namespace v0_1 {
 ///   clean i sees clean j   b(j) ≤ b(i)        noisy i sees clean j   b(j) < b(i)   (strict: never its own answer)
 ///   clean i sees noisy j   never              noisy i sees noisy j   b(j) = b(i)
 ///
-/// Positions from 2m on see nothing and are seen by nobody. Source: LongLive-2.0.
+/// Positions from 2m on see nothing and are seen by nobody: a plan refuses them, unless they are said to be padding, as
+/// in all_of{teacher_forcing, valid{.queries = 2m, .keys = 2m}}, or another part of an any_of speaks of them. Padding
+/// that ends each copy belongs to m: real tokens see none of it where it fills whole blocks. Source: LongLive-2.0.
 struct teacher_forcing {
   extent clean, block;
 
@@ -63,6 +67,14 @@ struct teacher_forcing {
   SEQPAR_HD constexpr const char* problem() const {
     if (clean < 0 || clean > unbounded / 2) return "teacher_forcing: clean counts tokens; give 0 or more";
     return block < 1 ? "teacher_forcing: block counts tokens; give 1 or more" : nullptr;
+  }
+  /// 2m positions: not fewer than the real ones, and all of the keys are there.
+  std::string misfit(padded_length q, padded_length k) const {
+    const index_t n = 2 * clean;
+    if (q.real <= n && k.real <= n && n <= k.all) return {};
+    return "teacher_forcing: clean is " + std::to_string(clean) + ", the sequence has " +
+           std::to_string(q.real <= n ? k.all : q.all) +
+           " positions; give half of them, or say with all_of{teacher_forcing, valid} which are padding";
   }
   friend constexpr bool operator==(teacher_forcing, teacher_forcing) = default;
 

@@ -24,6 +24,10 @@ struct valid {
   SEQPAR_HD constexpr void reach(interval q, F&& f) const {
     if (q.lo < queries && keys > 0) f(interval{0, keys});
   }
+  SEQPAR_HD constexpr void tell_padding(padded_length& q, padded_length& k) const {
+    q.real = detail::lesser(q.real, queries);
+    k.real = detail::lesser(k.real, keys);
+  }
   SEQPAR_HD constexpr const char* problem() const {
     return queries < 0 || keys < 0 ? "valid: queries and keys count tokens; give 0 or more" : nullptr;
   }

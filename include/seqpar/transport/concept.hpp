@@ -5,16 +5,14 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <span>
 
 #include <seqpar/error.hpp>
-#include <seqpar/space/block.hpp>
+#include <seqpar/space/host.hpp>
 #include <seqpar/types.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
-
-/// Where a call runs: here, in the calling thread, before it returns.
-struct on_host {};
 
 /// What a transport can move: one piece of memory (exchanges refuse it), a strided block, or straight into a peer's
 /// memory.
@@ -50,6 +48,17 @@ concept message_group = std::movable<G> && requires(G g, block b, int peer, inde
 ///   check()                         has anything failed? never waits
 ///   abort(status)                   tells every peer that this rank gave up; every wait then returns peer_failed
 ///
+/// Optional, for engines with other habits:
+///
+///   serial_groups                   static, true: a group starts when the earlier ones of its rank are through, so
+///                                   that all ranks launch in one order and messages in two groups do not pass
+///   connect(peers, exec)            makes ready for messages to and from these ranks; collective, each names the
+///   other.
+///                                   Plans call it in prepare, with the ranks that their runs meet
+///   group().pack_into(memory, bytes) memory for the strided blocks of the next launch, in the exec's space:
+///   packed_bytes
+///                                   of each. Plans ask for it as scratch and give it before launch
+///
 /// Laws (laws.hpp): ring shift, pairwise, order per pair, self, zero bytes, > 2^31 bytes, everybody sending first.
 template <class T>
 concept transport = std::copyable<T> && message_group<typename T::group_type> &&
@@ -64,6 +73,35 @@ concept transport = std::copyable<T> && message_group<typename T::group_type> &&
   { t.check() } -> std::same_as<status>;
   t.abort(s);
 };
+
+/// Packed blocks start at multiples of this.
+inline constexpr index_t pack_alignment = 16;
+
+/// A group whose transport moves pieces of memory only, and packs strided blocks into memory that it is given.
+template <class G>
+concept packing_group = message_group<G> && requires(G g, void* memory, index_t bytes, block b) {
+  g.pack_into(memory, bytes);
+  { G::packed_bytes(b) } -> std::same_as<index_t>;
+};
+
+template <class T>
+constexpr bool serial_groups() {
+  if constexpr (requires { T::serial_groups; })
+    return T::serial_groups;
+  else
+    return false;
+}
+
+/// connect(), where the transport has it.
+template <class T, class Exec>
+status connect_peers(const T& t, std::span<const int> peers, Exec exec) {
+  if constexpr (requires {
+                  { t.connect(peers, exec) } -> std::same_as<status>;
+                })
+    return t.connect(peers, exec);
+  else
+    return {};
+}
 
 }  // namespace v0_1
 }  // namespace seqpar

@@ -13,7 +13,9 @@ inline namespace v0_1 {
 
 struct transport_law_options {
   index_t repetitions = 100;  ///< of every exchange
-  index_t large_bytes = 0;    ///< also one message as large, in whole 64 KiB (strided transports only; takes no memory)
+  /// Also one message as large, in whole 64 KiB; not for contiguous_only. It takes as much memory on each rank where
+  /// bytes do not go straight to their place (strided), else none.
+  index_t large_bytes = 0;
 };
 
 namespace detail {
@@ -34,7 +36,7 @@ class transport_laws {
     law("all to all: everybody sends to everybody at once", o.repetitions, [&](index_t i) { everybody(i); });
     if (T::access != transport_access::contiguous_only)
       law("strided blocks: only the bytes of the block move", o.repetitions, [&](index_t i) { strided(i); });
-    if (t_.size() > 1) {
+    if (t_.size() > 1 && !serial_groups<T>()) {
       law("everybody sends first", o.repetitions, [&](index_t i) { two_groups(i, direction_first::send); });
       law("everybody receives first", o.repetitions, [&](index_t i) { two_groups(i, direction_first::receive); });
     }
@@ -230,10 +232,13 @@ class transport_laws {
   void large(index_t bytes) {
     constexpr index_t row = index_t{1} << 16;
     const auto filler = static_cast<unsigned char>(t_.rank() + 1);
-    std::vector<unsigned char> out(static_cast<std::size_t>(row), filler), in(out.size(), 0);
+    // What is sent may be one row again and again; to receive a byte twice is more than an engine has to know.
+    const index_t step = T::access == transport_access::peer_memory ? 0 : row;
+    std::vector<unsigned char> out(static_cast<std::size_t>(row), filler);
+    std::vector<unsigned char> in(static_cast<std::size_t>((bytes / row - 1) * step + row), 0);
     group g = make(1, 1);
     g.send({out.data(), bytes / row, 0, 1, row, row}, around(1));
-    g.recv({in.data(), bytes / row, 0, 1, row, row}, around(-1));
+    g.recv({in.data(), bytes / row, step, 1, row, row}, around(-1));
     exchange(g);
     for (const unsigned char x : in) expect(x == static_cast<unsigned char>(around(-1) + 1));
   }

@@ -13,6 +13,8 @@ namespace seqpar {
 inline namespace v0_1 {
 namespace threads {
 
+class device_transport;  // threads_cuda.hpp
+
 /// The messages of one rank that are launched together. Dropping a group that is under way fails the world, after any
 /// copy that a peer is making from it: see world::cancel.
 class group {
@@ -50,6 +52,7 @@ class group {
 
  private:
   friend class transport;
+  friend class device_transport;
   enum class state : std::uint8_t { idle, under_way, finished };
 
   group(world& w, int rank) : world_(&w), rank_(rank), list_(w.size()) {}
@@ -137,6 +140,7 @@ class transport {
 
  private:
   friend class world;
+  friend class device_transport;
   transport(world& w, int rank) : world_(&w), rank_(rank) {}
 
   status wait_until(group_type& g, detail::instant until) const noexcept {
@@ -194,7 +198,8 @@ inline transport world::rank(int r) {
 }  // namespace threads
 
 /// Calls f(threads::transport) on each of options.ranks threads and returns when all have. What a rank throws wakes
-/// the others with peer_failed; then the first cause is thrown here as seqpar::error "rank 2: …".
+/// the others with peer_failed; then the first cause is thrown here as seqpar::error "rank 2: …", or, where ranks
+/// waited in vain or messages did not fit, who waited for what.
 template <class F>
 void run_ranks(const threads::options& options, F&& f) {
   struct fault {
@@ -215,7 +220,8 @@ void run_ranks(const threads::options& options, F&& f) {
         const std::lock_guard lock(mutex);
         faults.push_back({rank, code, std::string(what), consequence});
       }
-      t.abort({code, "a rank threw"}, what);
+      const errc known = t.check().code();  // of waits and messages between ranks the world tells more than an error
+      if (known == errc::ok || known == errc::peer_failed) t.abort({code, "a rank threw"}, what);
     };
     const auto body = [&] { f(t); };
     const auto own = [&](const error& e) { failed(e.code(), e.what(), e.code() == errc::peer_failed); };
@@ -245,11 +251,9 @@ void run_ranks(const threads::options& options, F&& f) {
   for (const fault& x : faults)
     if (!x.consequence && (!cause || (x.rank == world.failed_rank() && cause->rank != x.rank))) cause = &x;
   if (!cause) cause = &faults.front();
-  std::string text = "rank " + std::to_string(cause->rank) + ": " + cause->text;
   const bool told = cause->code == errc::deadlock || cause->code == errc::timed_out ||
                     cause->code == errc::size_mismatch || cause->consequence;
-  if (told) text += "\n" + world.report();
-  raise(error(cause->code, text));
+  raise(error(cause->code, told ? world.report() : "rank " + std::to_string(cause->rank) + ": " + cause->text));
 }
 
 template <class F>

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include <seqpar/space/copy.hpp>
+#include <seqpar/transport/deadline.hpp>
 #include <seqpar/transport/message.hpp>
 
 namespace seqpar {
@@ -31,14 +32,10 @@ class transport;
 class group;
 
 namespace detail {
-using clock = std::chrono::steady_clock;
-using instant = std::optional<clock::time_point>;
-
-/// That long from now; none when so far away that the clock would overflow.
-inline instant after(std::optional<std::chrono::nanoseconds> duration) {
-  if (!duration || *duration > std::chrono::hours(24 * 365)) return {};
-  return clock::now() + *duration;
-}
+using seqpar::detail::after;
+using seqpar::detail::clock;
+using seqpar::detail::instant;
+using seqpar::detail::passed;
 
 /// posted: in the queue of its pair.  matched: its receive is in the receiver's list.  copying: outside the lock.
 enum class phase : std::uint8_t { idle, posted, matched, copying, done };
@@ -48,6 +45,8 @@ struct operation : message {
   phase at = phase::idle;
   operation *previous = nullptr, *next = nullptr;  ///< in a queue or list
   operation* partner = nullptr;
+  status (*move)(operation& to, operation& from) = nullptr;  ///< instead of a copy; called by the receiver
+  void* context = nullptr;                                   ///< of move
   operation* lead = nullptr;  ///< the first of its group, whose `pending` counts the group
   index_t pending = 0;
 };
@@ -158,9 +157,14 @@ class world {
     r.at = s.at = phase::copying;
     lock.unlock();
     delay(r.rank);
-    copy_block(r.data, s.data);
+    status moved;
+    if (r.move)
+      moved = r.move(r, s);
+    else
+      copy_block(r.data, s.data);
     delay(r.rank);
     lock.lock();
+    if (!moved.ok()) fail(moved, r.rank, "rank " + std::to_string(r.rank) + " could not copy: " + moved.message());
     r.at = s.at = phase::done;
     --r.lead->pending;
     --s.lead->pending;

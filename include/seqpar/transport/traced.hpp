@@ -120,6 +120,7 @@ template <class Transport>
 class traced {
  public:
   static constexpr transport_access access = Transport::access;
+  static constexpr bool serial_groups = seqpar::serial_groups<Transport>();
 
   class group_type {
    public:
@@ -143,6 +144,12 @@ class traced {
     void recv(const block& b, int peer) noexcept {
       inner_.recv(b, peer);
       add(direction::receive, b, peer);
+    }
+    void pack_into(void* memory, index_t bytes) noexcept requires packing_group<typename Transport::group_type> {
+      inner_.pack_into(memory, bytes);
+    }
+    static index_t packed_bytes(const block& b) noexcept requires packing_group<typename Transport::group_type> {
+      return Transport::group_type::packed_bytes(b);
     }
 
    private:
@@ -193,6 +200,10 @@ class traced {
   template <class Exec>
   status wait(group_type& g, const Exec& exec, std::chrono::nanoseconds deadline) const noexcept {
     return ended(g, transport_.wait(g.inner_, exec, deadline));
+  }
+  template <class Exec>
+  status connect(std::span<const int> peers, const Exec& exec) const noexcept {
+    return connect_peers(transport_, peers, exec);
   }
   status check() const noexcept { return transport_.check(); }
   void abort(const status& s) const noexcept { transport_.abort(s); }

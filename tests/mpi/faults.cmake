@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# After a fault of one rank the job ends within the deadline and a second, with one message of ours that says who and at
+# which step; of a rank that was killed, mpirun tells.
+#   cmake -DMPIRUN=mpirun -DPROGRAM=mpi_faults -DHOW=stop -DTIMES=5 -DSAYS=regex -P faults.cmake
+cmake_minimum_required(VERSION 3.25)
+set(deadline_ms 1000)
+foreach(seed RANGE 1 ${TIMES})
+  string(RANDOM LENGTH 1 ALPHABET 0123 RANDOM_SEED ${seed} victim)
+  string(RANDOM LENGTH 2 ALPHABET 0123456789 RANDOM_SEED ${seed} step)
+  string(REPLACE "VICTIM" ${victim} wanted "${SAYS}")
+  # A machine at its limits may be late by itself, and mpirun takes a second more now and then: three tries.
+  foreach(try RANGE 1 3)
+    execute_process(COMMAND ${MPIRUN} -n 4 ${PROGRAM} ${HOW} ${victim} ${step} ${deadline_ms}
+                    RESULT_VARIABLE code OUTPUT_VARIABLE said ERROR_VARIABLE said TIMEOUT 10)
+    string(TIMESTAMP end "%s%f" UTC)
+    set(what "rank ${victim}, operation ${step}:\n${said}")
+    if(code EQUAL 0)
+      message(FATAL_ERROR "the job ended as if nothing had happened; ${what}")
+    endif()
+    if(NOT said MATCHES "fault at ([0-9]+)")
+      set(problem "the fault did not come; ${what}")
+      continue()
+    endif()
+    math(EXPR late_ms "(${end} - ${CMAKE_MATCH_1}) / 1000 - ${deadline_ms}")
+    string(REGEX MATCHALL "\\[seqpar\\]" ours "${said}")
+    list(LENGTH ours count)
+    if(NOT said MATCHES "${wanted}" OR count GREATER 1)
+      message(FATAL_ERROR "not one message that says ${wanted}; ${what}")
+    endif()
+    # mpirun 4.1 may itself hang, its ranks dead, when a rank was in MPI_Finalize: then the message alone counts.
+    if(late_ms LESS_EQUAL 1000 OR HOW STREQUAL "leave")
+      set(problem "")
+      break()
+    endif()
+    set(problem "the job ended ${late_ms} ms after the deadline; ${what}")
+  endforeach()
+  if(problem)
+    message(FATAL_ERROR "${problem}")
+  endif()
+  string(REGEX MATCH "\\[seqpar\\][^\n]*" line "${said}")
+  message("rank ${victim}, operation ${step}: ended ${late_ms} ms after the deadline. ${line}")
+endforeach()

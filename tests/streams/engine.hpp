@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ranks with streams: NCCL communicators, or threads that hand device memory to each other. "Kernels" are the host's,
+// run in stream order by cudaLaunchHostFunc on managed memory, so that the same tests run on the stand-in and on a GPU.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <mutex>
+#include <vector>
+
+#include <seqpar/kernel/host_fast.hpp>
+#include <seqpar/transport/nccl.hpp>
+#include <seqpar/transport/threads_cuda.hpp>
+#include <tests/support/engine.hpp>
+#include <tests/support/small_rank.hpp>
+
+namespace seqpar::test {
+
+inline void check_cuda(cudaError_t e) {
+  check(cuda::status_of(e, "test: a call of the runtime failed"));
+}
+
+/// How many ranks may have a device each.
+inline int devices() {
+  int count = 0;
+  check_cuda(cudaGetDeviceCount(&count));
+  return count;
+}
+
+/// Work on a stream that the host does. A captured one is run by every launch of its graph, so closures are kept.
+template <class F>
+cudaError_t enqueue(cudaStream_t stream, F&& work) {
+  static std::mutex mutex;
+  static std::list<std::function<void()>> kept;
+  std::function<void()>* closure;
+  {
+    const std::lock_guard lock(mutex);
+    closure = &kept.emplace_back(std::forward<F>(work));
+  }
+  return cudaLaunchHostFunc(
+      stream, [](void* f) { (*static_cast<std::function<void()>*>(f))(); }, closure);
+}
+
+/// Streams whose sums and kernels are the host's.
+struct late_host : cuda::on_stream {};
+
+class late_space : public cuda::stream_space {
+ public:
+  using cuda::stream_space::stream_space;
+  template <class To, class From>
+  void store(const block& to, const block& from, write how) const {
+    note(enqueue(stream_, [=] { host_space{}.store<To, From>(to, from, how); }));
+  }
+  template <class X, class Y>
+  void row_dots(const rows_view<const X>& x, const rows_view<const Y>& y, const heads_view<const float>& minus,
+                const heads_view<float>& to) const {
+    note(enqueue(stream_, [=] { host_space{}.row_dots(x, y, minus, to); }));
+  }
+};
+inline late_space space_of(const late_host& s) {
+  return late_space(s);
+}
+
+/// A block kernel that runs in stream order.
+struct late_kernel : host_fast {
+  using host_fast::backward;
+  using host_fast::forward;
+  template <class Call, class Mask>
+  void forward(const Call& call, const Mask& mask, const late_host& exec) const {
+    run(call, exec, [mask](const Call& c) { host_fast{}.forward(c, mask); });
+  }
+  template <class Call, class Mask>
+  void backward(const Call& call, const Mask& mask, const late_host& exec) const {
+    run(call, exec, [mask](const Call& c) { host_fast{}.backward(c, mask); });
+  }
+
+ private:
+  template <class Call, class F>
+  static void run(const Call& call, const late_host& exec, F compute) {
+    const std::vector segments(call.segments.begin(), call.segments.end());
+    check_cuda(enqueue(exec.compute, [call, segments, compute] {
+      Call c = call;
+      c.segments = segments;
+      compute(c);
+    }));
+  }
+};
+
+/// Memory that the host and the device of its maker may touch.
+class managed_memory : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    void* p = nullptr;
+    check_cuda(cudaMallocManaged(&p, bytes, cudaMemAttachGlobal));
+    return p;
+  }
+  void do_deallocate(void* p, std::size_t, std::size_t) override { cudaFree(p); }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+};
+
+/// A rank's two streams. Memory in use outlives the work: it is settled first.
+class stream_site {
+ public:
+  stream_site() {
+    check_cuda(cudaStreamCreateWithFlags(&exec.compute, cudaStreamNonBlocking));
+    check_cuda(cudaStreamCreateWithFlags(&exec.exchange, cudaStreamNonBlocking));
+  }
+  stream_site(const stream_site&) = delete;
+  ~stream_site() {
+    abandon();
+    for (cudaStream_t s : {exec.exchange, exec.compute}) cudaStreamDestroy(s);
+  }
+  void abandon() const {
+    for (cudaStream_t s : {exec.exchange, exec.compute}) cudaStreamSynchronize(s);
+  }
+  void settle() const { check_cuda(cudaStreamSynchronize(exec.compute)); }
+
+  late_host exec{};
+  managed_memory resource;
+  std::pmr::memory_resource* memory = &resource;
+};
+
+template <class Transport>
+using stream_rank = small_rank<Transport, late_kernel, stream_site>;
+
+/// Threads that share one device, or have one each.
+struct on_device_threads {
+  using transport = threads::device_transport;
+  bool one_device = true;
+
+  template <class F>
+  void run(const threads::options& o, F&& f) const {
+    run_ranks(o, [&](threads::transport t) {
+      check_cuda(cudaSetDevice(one_device ? 0 : t.rank() % devices()));
+      f(transport(t));
+    });
+  }
+  static stream_site site(const transport&) { return {}; }
+  template <class T>
+  void combine(std::vector<T>&, const T&) const {}
+};
+
+/// Threads with a device and an NCCL communicator each: devices() at most.
+struct on_nccl {
+  using transport = nccl::transport;
+  std::chrono::nanoseconds deadline = std::chrono::seconds(60);
+
+  template <class F>
+  void run(const threads::options& o, F&& f) const {
+    ncclUniqueId id;
+    if (ncclGetUniqueId(&id) != ncclSuccess) raise(error(errc::transport_failed, "test: no unique id"));
+    run_ranks(threads::options{.ranks = o.ranks}, [&](threads::transport t) {
+      check_cuda(cudaSetDevice(t.rank()));
+      nccl::world world(id, t.rank(), t.size(), {.deadline = deadline});
+      try {
+        f(transport(world));
+      } catch (...) {
+        transport(world).abort({});
+        throw;
+      }
+    });
+  }
+  static stream_site site(const transport&) { return {}; }
+  template <class T>
+  void combine(std::vector<T>&, const T&) const {}
+};
+
+}  // namespace seqpar::test
