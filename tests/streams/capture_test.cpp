@@ -23,7 +23,7 @@ cudaGraphExec_t captured(Rank& rank) {
 
 TEST_CASE(
     "after prepare forward and backward are captured in their first run, and a replay has the bits of an eager run "
-    "[K1]") {
+    "[K3]") {
   for (const mesh_shape& shape : {mesh_shape{1, 1}, mesh_shape{4, 1}, mesh_shape{1, 4}, mesh_shape{2, 2}})
     for (const schedule how : {schedule::direct, schedule::pass_along}) {
       if (shape.ring * shape.all_to_all > devices()) continue;
