@@ -13,7 +13,7 @@ constexpr std::size_t every_rank = ~std::size_t{0};
 struct group_state {
   int depth = 0;
   ncclResult_t error = ncclSuccess;
-  std::vector<deferred> todo;
+  std::vector<deferred> later;
   std::vector<std::pair<comm_ptr, std::vector<part>>> launches;
 };
 
@@ -99,16 +99,16 @@ ncclResult_t end_group(guard& held) {
   auto& g = this_group();
   auto group = std::exchange(g, {});
   if (group.error != ncclSuccess) {
-    for (const auto& d : group.todo) d.settled(group.error);
+    for (const auto& d : group.later) d.settled(group.error);
     return group.error;
   }
   auto worst = ncclSuccess;
   const auto keep = [&](ncclResult_t r) {
     if (worst == ncclSuccess || worst == ncclInProgress) worst = r == ncclSuccess ? worst : r;
   };
-  for (const auto& d : group.todo) keep(d.post());
+  for (const auto& d : group.later) keep(d.post());
   for (const auto& [c, parts] : group.launches) keep(launch(c, parts));
-  for (const auto& d : group.todo) {
+  for (const auto& d : group.later) {
     const auto r = settle(held, d.comm);
     d.settled(r);
     keep(r);
@@ -165,9 +165,9 @@ ncclResult_t add_part(guard& held, ncclComm_t handle, part p, std::size_t from_p
 
 }  // namespace
 
-ncclResult_t in_group(guard& held, deferred todo) {
+ncclResult_t in_group(guard& held, deferred later) {
   return add_to_group(held, [&](group_state& g) {
-    g.todo.push_back(std::move(todo));
+    g.later.push_back(std::move(later));
     return ncclSuccess;
   });
 }

@@ -108,15 +108,15 @@ bool wait_patiently(guard& held, const comm_ptr& c, const std::function<bool()>&
   return holds;
 }
 
-void add_chore(const comm_ptr& c, chore todo) {
+void add_chore(const comm_ptr& c, chore later) {
   auto& m = the_machine();
   if (!c->blocking) {  // late, and never done by the call itself
     dice next(m.set.seed + ++the_nccl().made);
     const auto longest = static_cast<std::uint64_t>(m.set.delay.count()) * 4 + 1;
-    todo.earliest = steady_clock::now() + std::chrono::microseconds(1 + next() % longest);
+    later.earliest = steady_clock::now() + std::chrono::microseconds(1 + next() % longest);
   }
-  for (const auto& place : todo.places) c->all->arrived[place.name].insert(c->rank);
-  c->chores.push_back(std::move(todo));
+  for (const auto& place : later.places) c->all->arrived[place.name].insert(c->rank);
+  c->chores.push_back(std::move(later));
   m.progress();
 }
 

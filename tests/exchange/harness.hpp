@@ -423,4 +423,18 @@ std::vector<movement_on<Engine>> all_movements(const layouts& every, int ranks, 
   return list;
 }
 
+/// All movements of so many tokens; `turn` chooses batch, columns, strides and the element type.
+template <class Engine = on_threads>
+std::string broken_movements(index_t tokens, int ranks, int turn) {
+  const layouts every(tokens, ranks);
+  sweep_options o;
+  o.batch = 1 + turn % 2;
+  o.columns = 1 + turn % 3;
+  o.gap = turn % 2 == 0 ? 0 : 8;
+  const auto list = all_movements<Engine>(every, ranks, o.columns);
+  if (turn % 3 == 0) return broken<float, Engine>(ranks, list, o);
+  if (turn % 3 == 1) return broken<bfloat16, Engine>(ranks, list, o);
+  return broken<float16, Engine>(ranks, list, o);
+}
+
 }  // namespace exchange_test

@@ -11,16 +11,8 @@ TEST_CASE("every verb and pair of layouts moves over MPI exactly what is wanted,
   const int ranks = here().size();
   int turn = ranks;
   for (index_t tokens : {0, 5, 23, 40}) {
-    const layouts every(tokens, ranks);
     CAPTURE(tokens);
-    sweep_options o;
-    ++turn;
-    o.batch = 1 + turn % 2;
-    o.columns = 1 + turn % 3;
-    o.gap = turn % 2 == 0 ? 0 : 8;
-    const auto list = all_movements<on_mpi>(every, ranks, o.columns);
-    if (turn % 2 == 0) CHECK(broken<float, on_mpi>(ranks, list, o) == "");
-    if (turn % 2 == 1) CHECK(broken<bfloat16, on_mpi>(ranks, list, o) == "");
+    CHECK(broken_movements<on_mpi>(tokens, ranks, ++turn) == "");
   }
 }
 

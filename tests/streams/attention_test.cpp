@@ -45,4 +45,54 @@ TEST_CASE("attention over threads with streams has the bits of attention on the 
   check_drawn(on_device_threads{.one_device = false}, 8, 2001, 25);
 }
 
+TEST_CASE("gradients have the same bits with overlap and without, whatever the tensors' strides [K2]") {
+  for (const mesh_shape& team : {mesh_shape{4, 1}, mesh_shape{1, 4}, mesh_shape{2, 2}})
+    for (const strides memory : {strides::packed_qkv, strides::heads_first}) {
+      const zigzag layout{.tokens = 37, .ranks = 4};
+      const problem p{.q_layout = any_layout(layout, "zigzag"),
+                      .kv_layout = any_layout(layout, "zigzag"),
+                      .mask = any_mask(causal{}),
+                      .shape = {.heads = 4, .kv_heads = 2, .head_dim = 8},
+                      .team = team,
+                      .memory = memory};
+      const tensors in = recipe_tensors(p);
+      const outcome<float> want = run_problem<float>(p, in, host_fast{});
+      for (const bool overlap : {false, true}) {
+        CHECK(difference(run_problem_on<float>(on_device_threads{.overlap = overlap}, p, in, late_kernel{}), want) ==
+              "");
+        if (devices() >= 4)
+          CHECK(difference(run_problem_on<float>(on_nccl{.overlap = overlap}, p, in, late_kernel{}), want) == "");
+      }
+    }
+}
+
+TEST_CASE("inputs that a slow stream writes late are sent as written, and may be written over behind the call [K1]") {
+  const auto check_on = [](const auto& on, int ranks) {
+    for (const bool slow_compute : {true, false})
+      on.run({.ranks = ranks}, [&](auto t) {
+        using transport = decltype(t);
+        stream_rank<transport> usual(t, {ranks, 1}), late(t, {ranks, 1});
+        check(usual.run());
+        usual.site.settle();
+        const std::vector<std::pmr::vector<float>*> inputs{&late.q, &late.k, &late.v, &late.dout};
+        const auto write = [&](float poison) {  // stream order: before, or behind, what is already there
+          check_cuda(enqueue(late.site.exec.compute, [&late, inputs, poison] {
+            if (poison == 0) return late.fill(0);
+            for (auto* x : inputs) std::fill(x->begin(), x->end(), poison);
+          }));
+        };
+        for (auto* x : inputs) std::fill(x->begin(), x->end(), -7.f);
+        const cudaStream_t slow = slow_compute ? late.site.exec.compute : late.site.exec.exchange;
+        check_cuda(enqueue(slow, [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }));
+        write(0);
+        check(late.run());
+        write(-9);
+        late.site.settle();
+        if (late.results() != usual.results()) raise(error(errc::invalid_argument, "other results"));
+      });
+  };
+  check_on(on_device_threads{}, 2);
+  if (devices() >= 2) check_on(on_nccl{}, 2);
+}
+
 }  // namespace seqpar::test

@@ -100,14 +100,17 @@ class managed_memory : public std::pmr::memory_resource {
 /// A rank's two streams. Memory in use outlives the work: it is settled first.
 class stream_site {
  public:
-  stream_site() {
+  /// Without overlap the two are one.
+  explicit stream_site(bool overlap = true) {
     check_cuda(cudaStreamCreateWithFlags(&exec.compute, cudaStreamNonBlocking));
-    check_cuda(cudaStreamCreateWithFlags(&exec.exchange, cudaStreamNonBlocking));
+    exec.exchange = exec.compute;
+    if (overlap) check_cuda(cudaStreamCreateWithFlags(&exec.exchange, cudaStreamNonBlocking));
   }
   stream_site(const stream_site&) = delete;
   ~stream_site() {
     abandon();
-    for (cudaStream_t s : {exec.exchange, exec.compute}) cudaStreamDestroy(s);
+    if (exec.exchange != exec.compute) cudaStreamDestroy(exec.exchange);
+    cudaStreamDestroy(exec.compute);
   }
   void abandon() const {
     for (cudaStream_t s : {exec.exchange, exec.compute}) cudaStreamSynchronize(s);
@@ -125,7 +128,7 @@ using stream_rank = small_rank<Transport, late_kernel, stream_site>;
 /// Threads that share one device, or have one each.
 struct on_device_threads {
   using transport = threads::device_transport;
-  bool one_device = true;
+  bool one_device = true, overlap = true;
 
   template <class F>
   void run(const threads::options& o, F&& f) const {
@@ -134,7 +137,7 @@ struct on_device_threads {
       f(transport(t));
     });
   }
-  static stream_site site(const transport&) { return {}; }
+  stream_site site(const transport&) const { return stream_site(overlap); }
   template <class T>
   void combine(std::vector<T>&, const T&) const {}
 };
@@ -142,6 +145,7 @@ struct on_device_threads {
 /// Threads with a device and an NCCL communicator each: devices() at most.
 struct on_nccl {
   using transport = nccl::transport;
+  bool overlap = true;
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
 
   template <class F>
@@ -159,7 +163,7 @@ struct on_nccl {
       }
     });
   }
-  static stream_site site(const transport&) { return {}; }
+  stream_site site(const transport&) const { return stream_site(overlap); }
   template <class T>
   void combine(std::vector<T>&, const T&) const {}
 };

@@ -17,16 +17,8 @@ template <class Engine>
 void check_all(int ranks) {
   int turn = ranks;
   for (index_t tokens : {5, 24}) {
-    const layouts every(tokens, ranks);
     CAPTURE(tokens);
-    sweep_options o;
-    ++turn;
-    o.batch = 1 + turn % 2;
-    o.columns = 1 + turn % 3;
-    o.gap = turn % 2 == 0 ? 0 : 8;
-    const auto list = all_movements<Engine>(every, ranks, o.columns);
-    if (turn % 2 == 0) CHECK(broken<float, Engine>(ranks, list, o) == "");
-    if (turn % 2 == 1) CHECK(broken<bfloat16, Engine>(ranks, list, o) == "");
+    CHECK(broken_movements<Engine>(tokens, ranks, ++turn) == "");
   }
 }
 }  // namespace
