@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <type_traits>
 
 #include <seqpar/types.hpp>
@@ -27,7 +28,8 @@ struct rows_view {
   }
   constexpr T* row(index_t b, index_t t, index_t h) const { return pointer + offset(b, t, h); }
   constexpr index_t elements() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
-  constexpr operator rows_view<const T>() const requires(!std::is_const_v<T>) { return {pointer, shape, stride}; }
+  template <std::same_as<const T> Const>
+  requires(!std::is_const_v<T>) constexpr operator rows_view<Const>() const { return {pointer, shape, stride}; }
 };
 
 /// A view of foreign memory: from a pointer and strides in elements, or from anything like a 4-dimensional mdspan.
@@ -65,7 +67,8 @@ struct heads_view {
   constexpr T& at(index_t b, index_t h, index_t t) const {
     return pointer[b * stride[0] + h * stride[1] + t * stride[2]];
   }
-  constexpr operator heads_view<const T>() const requires(!std::is_const_v<T>) { return {pointer, shape, stride}; }
+  template <std::same_as<const T> Const>
+  requires(!std::is_const_v<T>) constexpr operator heads_view<Const>() const { return {pointer, shape, stride}; }
 };
 
 /// Row-major [batch][heads][tokens].

@@ -93,6 +93,42 @@ TEST_CASE("tiles spell the runs in order and every pair of tiles is classified e
   }
 }
 
+TEST_CASE("by key tile the tables say the same, in as few ranges as there are changes") {
+  int state = 0;
+  for (int trial = 0; trial < 120; ++trial) {
+    const index_t n = random(state, 500), tile = 1 + random(state, 40), width = 1 + random(state, 60);
+    const query_rows q = lower_intervals(
+        random_runs(state, n),
+        [&](index_t p) {
+          return trial % 2 ? interval_pair{{p - width, p + 1}, {}} : make_intervals({0, width}, {p - width, p + 1});
+        },
+        n, tile);
+    key_rows k = lower_keys(random_runs(state, n), q, tile + random(state, 60));
+    transpose(k);
+    std::vector<cover> by_query(q.tiles.size() * k.tiles.size(), cover::none), by_key = by_query;
+    const auto mark = [](auto& kinds, const tile_range& r, std::size_t first, std::size_t stride) {
+      for (std::int32_t i = 0; i < r.count; ++i) kinds[first + static_cast<std::size_t>(r.first + i) * stride] = r.kind;
+    };
+    for (std::size_t t = 0; t < q.tiles.size(); ++t)
+      for (std::int32_t r = k.first_range[t]; r < k.first_range[t + 1]; ++r)
+        mark(by_query, k.ranges[static_cast<std::size_t>(r)], t * k.tiles.size(), 1);
+    REQUIRE(k.first_query_range.size() == k.tiles.size() + 1);
+    std::size_t changes = 0;
+    for (std::size_t t = 0; t < k.tiles.size(); ++t) {
+      for (std::int32_t r = k.first_query_range[t]; r < k.first_query_range[t + 1]; ++r)
+        mark(by_key, k.query_ranges[static_cast<std::size_t>(r)], t, k.tiles.size());
+      cover last = cover::none;
+      for (std::size_t i = 0; i < q.tiles.size(); ++i) {
+        const cover kind = by_query[i * k.tiles.size() + t];
+        changes += kind != last && kind != cover::none;
+        last = kind;
+      }
+    }
+    CHECK(by_query == by_key);
+    CHECK(k.query_ranges.size() == changes);
+  }
+}
+
 TEST_CASE("intervals are clipped to the keys there are and unused ones are empty") {
   const query_rows q = lower_intervals(
       std::vector<run>{{0, 3, 1}},

@@ -151,7 +151,8 @@ struct backward_pass : pass_base<Plan, Exec> {
       call.dq = dq_view(p);
       call.workspace = m.workspace;
       if (call.q.elements() == 0) continue;
-      if (status st = this->compute_with_mask([&](const auto& mask) { this->attend_backward(call, mask); }); !st.ok())
+      if (status st = this->compute_with_mask([&](const auto& mask) { return this->attend_backward(call, mask); });
+          !st.ok())
         return st;
     }
     return {};

@@ -170,13 +170,14 @@ struct bound_tables {
                           copy(part.rows.lo1),   copy(part.rows.hi1), copy(part.rows.position)};
       bound.keys[p].resize(part.keys.size());
       for (std::size_t i = 0; i < part.keys.size(); ++i)
-        bound.keys[p][i] = {copy(part.keys[i].tiles), copy(part.keys[i].positions), copy(part.keys[i].first_range),
-                            copy(part.keys[i].ranges)};
+        bound.keys[p][i] = {
+            copy(part.keys[i].tiles),  copy(part.keys[i].positions),         copy(part.keys[i].first_range),
+            copy(part.keys[i].ranges), copy(part.keys[i].first_query_range), copy(part.keys[i].query_ranges)};
     }
   }
   /// Table bytes of any setup within a capacity.
-  static index_t most_bytes(const attention_setup& s, const attention_options& o, index_t query_tile,
-                            index_t key_tile) {
+  static index_t most_bytes(const attention_setup& s, const attention_options& o, index_t query_tile, index_t key_tile,
+                            bool by_keys) {
     carver c;
     const index_t n = s.largest.q_rows;
     const auto tiles_of = [](index_t rows, index_t tile) { return rows / std::max<index_t>(1, tile / 8) + 4; };
@@ -190,6 +191,9 @@ struct bound_tables {
       c.take<std::int32_t>(rows);
       c.take<std::int32_t>(q_tiles + 1);
       c.take<tile_range>(q_tiles * std::min(k_tiles, o.capacity.ranges_per_tile));
+      if (!by_keys) return;
+      c.take<std::int32_t>(k_tiles + 1);
+      c.take<tile_range>(k_tiles * std::min(q_tiles, o.capacity.ranges_per_tile));
     };
     for (const index_t rows : {n, s.largest.joint_q}) {
       queries(rows);

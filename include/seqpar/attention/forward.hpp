@@ -73,7 +73,8 @@ struct forward_pass : pass_base<Plan, Exec> {
         call.lse = p == 0 ? lse : part_of(a.joint.lse, s.joint_q, s.heads);
         call.workspace = m.workspace;
         if (call.q.elements() == 0) continue;
-        if (status st = this->compute_with_mask([&](const auto& mask) { this->attend_forward(call, mask); }); !st.ok())
+        if (status st = this->compute_with_mask([&](const auto& mask) { return this->attend_forward(call, mask); });
+            !st.ok())
           return st;
       }
       return status{};

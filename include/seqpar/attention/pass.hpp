@@ -158,28 +158,39 @@ struct pass_base {
             1u};
   }
 
-  /// Computes f(mask); what a user's kernel or mask throws becomes a status, and the peers are told.
+  /// Computes f(mask); what a user's kernel says or throws, or a mask throws, becomes a status, and the peers are told.
   template <class F>
   status compute_with_mask(F&& f) const {
-    bool threw = false;
-    on_any_throw([&] { with_mask(f); }, [&] { threw = true; });
-    if (!threw) return {};
-    return plan.fail({errc::invalid_argument, "attention: the kernel or the mask threw"});
+    status said;
+    on_any_throw([&] { with_mask([&](const auto& mask) { said = f(mask); }); },
+                 [&] {
+                   said = {errc::invalid_argument, "attention: the kernel or the mask threw"};
+                 });
+    return said.ok() ? said : plan.fail(said);
   }
   /// The kernel's two passes, told where to run unless that is here.
   template <class Call, class Mask>
-  void attend_forward(const Call& call, const Mask& mask) const {
-    if constexpr (std::same_as<Exec, on_host>)
-      plan.kernel_.forward(call, mask);
-    else
-      plan.kernel_.forward(call, mask, exec);
+  status attend_forward(const Call& call, const Mask& mask) const {
+    return said_by([&](const auto&... where) { return plan.kernel_.forward(call, mask, where...); });
   }
   template <class Call, class Mask>
-  void attend_backward(const Call& call, const Mask& mask) const {
-    if constexpr (std::same_as<Exec, on_host>)
-      plan.kernel_.backward(call, mask);
-    else
-      plan.kernel_.backward(call, mask, exec);
+  status attend_backward(const Call& call, const Mask& mask) const {
+    return said_by([&](const auto&... where) { return plan.kernel_.backward(call, mask, where...); });
+  }
+  template <class Run>
+  status said_by(Run&& run) const {
+    const auto here = [&] {
+      if constexpr (std::same_as<Exec, on_host>)
+        return run();
+      else
+        return run(exec);
+    };
+    if constexpr (std::same_as<decltype(here()), status>) {
+      return here();
+    } else {
+      here();
+      return {};
+    }
   }
   /// Calls f(mask) with the form of the mask that this plan's kernels use.
   template <class F>

@@ -197,7 +197,7 @@ class attention_plan {
     kv_rows_ = kv.count_of(team_.index());
     scale_ = options_.scale.value_or(1.f / std::sqrt(static_cast<float>(index_t{n.head_dim})));
     setup_ = detail::setup_builder(team_, q, kv, *mask_, n, options_, index_t{Kernel::query_tile_rows},
-                                   index_t{Kernel::key_tile_rows})
+                                   index_t{Kernel::key_tile_rows}, by_keys())
                  .build();
     measure();
     state(q, kv, q_tokens, k_tokens);
@@ -268,6 +268,7 @@ class attention_plan {
     return c;
   }
 
+  bool by_keys() const { return options_.passes == forward_backward && detail::walks_by_keys<Kernel>(); }
   index_t workspace_bytes() const { return Kernel::workspace_bytes(setup_.shape.head_dim, setup_.shape.v_dim()); }
 
   void measure() {
@@ -277,7 +278,7 @@ class attention_plan {
     index_t table_bytes = tables.bytes();
     if (roomy)
       table_bytes = std::max(table_bytes, detail::bound_tables::most_bytes(setup_, options_, Kernel::query_tile_rows,
-                                                                           Kernel::key_tile_rows));
+                                                                           Kernel::key_tile_rows, by_keys()));
     detail::carvers f, b;
     detail::forward_arrays<T, Out>::take(f, setup_, options_, workspace_bytes());
     if (options_.passes == forward_backward)

@@ -86,8 +86,15 @@ template <class Mesh, class QLayout, class KvLayout, class Mask>
 class setup_builder {
  public:
   setup_builder(const Mesh& team, const QLayout& q, const KvLayout& kv, const Mask& mask, const attention_shape& shape,
-                const attention_options& options, index_t query_tile, index_t key_tile)
-      : team_(team), q_(q), kv_(kv), mask_(mask), options_(options), query_tile_(query_tile), key_tile_(key_tile) {
+                const attention_options& options, index_t query_tile, index_t key_tile, bool by_keys)
+      : team_(team),
+        q_(q),
+        kv_(kv),
+        mask_(mask),
+        options_(options),
+        query_tile_(query_tile),
+        key_tile_(key_tile),
+        by_keys_(by_keys) {
     s_.shape = shape;
     s_.ring_size = team.ring_size();
     s_.group_size = team.all_to_all_size();
@@ -244,6 +251,8 @@ class setup_builder {
       part.keys.push_back(lower_keys(joint_keys, part.rows, key_tile_));
       for (const ring_round& round : s_.rounds.rounds)
         part.keys.push_back(lower_keys(round.keys, part.rows, key_tile_));
+      if (by_keys_)
+        for (key_rows& keys : part.keys) transpose(keys);
     }
   }
   /// Over all queries of all members, so that every rank chooses the same form.
@@ -260,6 +269,7 @@ class setup_builder {
   const Mask& mask_;
   const attention_options& options_;
   index_t query_tile_, key_tile_, k_tokens_ = 0;
+  bool by_keys_;
   std::vector<std::vector<run>> q_runs_, kv_runs_;
   std::vector<position_set> needs_;
   attention_setup s_;

@@ -41,11 +41,14 @@ struct query_table {
 
 /// One segment's key rows and which of its tiles each query tile visits: those of query tile t are
 /// ranges[first_range[t]] … ranges[first_range[t + 1] − 1], in ascending order; tiles that nothing sees are absent.
+/// query_ranges says the same by key tile (its ranges count query tiles), for kernels that walk by keys.
 struct key_table {
   std::span<const key_tile> tiles;
   std::span<const std::int32_t> positions;  ///< empty when every tile is affine
   std::span<const std::int32_t> first_range;
   std::span<const tile_range> ranges;
+  std::span<const std::int32_t> first_query_range{};  ///< empty unless the kernel has walks_by_keys
+  std::span<const tile_range> query_ranges{};
   constexpr std::int32_t position_of(const key_tile& tile, std::int32_t i) const {
     return tile.step == key_tile::irregular ? positions[static_cast<std::size_t>(tile.row + i)]
                                             : tile.position + i * tile.step;
@@ -111,11 +114,13 @@ struct backward_call {
 /// The mask as the kernel sees it when its intervals are in the tables. Otherwise a functor allows(q, k) on positions.
 struct by_intervals {};
 
-/// A kernel computes one call on one processor; it knows nothing of ranks. A value without state.
+/// A kernel computes one call on one processor; it knows nothing of ranks. A value without state. One that runs
+/// elsewhere is called with the executor as a third argument; it may return a status.
 ///
 ///   query_tile_rows, key_tile_rows                static: the largest tiles it takes
 ///   workspace_bytes(qk_dim, v_dim)                static: scratch per call, a multiple of memory_alignment
 ///   forward(call, mask), backward(call, mask)     mask: by_intervals, or any type with allows(q, k)
+///   walks_by_keys                                 optional: its tables say by key tile, too, who visits
 template <class K>
 concept block_kernel = std::copyable<K> && requires(const K& kernel, index_t n, const forward_call<float, float>& f,
                                                     const backward_call<float>& b, by_intervals mask) {
@@ -125,6 +130,14 @@ concept block_kernel = std::copyable<K> && requires(const K& kernel, index_t n, 
   kernel.forward(f, mask);
   kernel.backward(b, mask);
 };
+
+namespace detail {
+template <class K>
+constexpr bool walks_by_keys() {
+  if constexpr (requires { K::walks_by_keys; }) return K::walks_by_keys;
+  return false;
+}
+}  // namespace detail
 
 }  // namespace v0_1
 }  // namespace seqpar
