@@ -9,8 +9,10 @@
 
 #if defined(__CUDACC__)
 #define SEQPAR_HD __host__ __device__
+#define SEQPAR_DEVICE __device__ __forceinline__
 #else
 #define SEQPAR_HD
+#define SEQPAR_DEVICE inline
 #endif
 
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)

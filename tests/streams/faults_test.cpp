@@ -73,6 +73,26 @@ TEST_CASE(
   cuda_on_cpu::reset();
 }
 
+TEST_CASE("plans that differ on one rank are one error on all of them, before a stream was given anything [J6]") {
+  cuda_on_cpu::reset();
+  std::vector<std::string> texts(3);
+  static_cast<void>(outcomes(3, 10s, [&](nccl::transport t) {
+    const stream_site site;
+    auto plan = plan_attention<float>(ring(t), contiguous{.tokens = 12, .ranks = 3}, causal{},
+                                      {.heads = t.rank() == 1 ? 4 : 2, .kv_heads = 2, .head_dim = 8});
+    const guarded_memory memory(plan.memory(), site.memory);
+    const failure f = plan.try_prepare(memory, site.exec);
+    texts[static_cast<std::size_t>(t.rank())] = f ? f->what() : "prepared";
+    return status{};
+  }));
+  for (const std::string& text : texts)
+    CHECK(text ==
+          "[seqpar] plan_attention: ranks disagree on heads: expected 2 (ranks 0,2 of 3), got 4 (rank 1); give every "
+          "rank the same");
+  CHECK(cuda_on_cpu::report() == "");
+  cuda_on_cpu::reset();
+}
+
 TEST_CASE("two plans that two ranks run in different order are found, and nobody waits [J5]") {
   cuda_on_cpu::reset({.delay = 10us, .patience = 20s});
   const auto got = outcomes(2, 10s, [&](nccl::transport t) {

@@ -104,6 +104,7 @@ class exchange {
     std::vector<int> peers;
     add_peers(peers, team_, way_);
     if (status s = connect_peers(team_.transport(), peers, exec); !s.ok()) return error(fail(s));
+    if (status s = first_all_gather(); !s.ok()) return error(fail(s));
     const index_t out = detail::block_count(way_.outgoing()) * options_.batch,
                   in = detail::block_count(way_.incoming()) * options_.batch;
     group_.reserve(std::max(out, in), std::max(out, in));
@@ -118,6 +119,13 @@ class exchange {
     if (status s = ready(given, owner, wanter, detail::side::wanter); !s.ok()) return fail(s);
     group_.clear();
     group_.label({"exchange", 0});
+    if constexpr (gathering_group<group_type>)
+      if (all_gather_) {  // a rank's own rows come with the others'
+        for (index_t b = 0; b < options_.batch; ++b)
+          group_.gather_all(owner.rows(b, 0, own_rows_, 1, 0, own_columns_),
+                            wanter.rows(b, 0, wanted_rows_, 1, 0, wanted_columns_));
+        return carry([](const auto&) {}, given, exec);
+      }
     post_copy(group_, team_, way_, owner, wanter);
     return carry([&](const auto& work) { copy_own(work, way_, owner, wanter); }, given, exec);
   }
@@ -181,6 +189,8 @@ class exchange {
 
   /// Set while planning: is every entry wanted by one rank only?
   void wanted_once(bool yes) { wanted_once_ = yes; }
+  /// Set while planning: do all ranks of the transport, in their order, give equal shares of what all want?
+  void all_gather(bool yes) { all_gather_ = yes; }
   /// Also compared by prepare.
   void also_said(const char* name, index_t value) { said_.add_hash(name, value); }
 
@@ -204,6 +214,20 @@ class exchange {
 
  private:
   using group_type = typename Transport::group_type;
+  /// Of a byte each: engines connect for a collective, too, when they meet the first.
+  status first_all_gather() const {
+    if constexpr (gathering_group<group_type>) {
+      if (!all_gather_) return {};
+      std::vector<std::byte> bytes(static_cast<std::size_t>(team_.size()) + 1);
+      group_type g = team_.transport().group();
+      g.reserve(team_.size(), team_.size());
+      g.label({"connect", 0});
+      g.gather_all(dense_block(bytes.data(), 1), dense_block(bytes.data() + 1, team_.size()));
+      if (status s = team_.transport().launch(g, on_host{}); !s.ok()) return s;
+      return team_.transport().wait(g, on_host{});
+    }
+    return {};
+  }
   struct scratch {
     std::byte* staging;
     std::byte* sums;
@@ -217,7 +241,14 @@ class exchange {
     s.sums = c.take<std::byte>(options_.batch * sums_.item * 2);  // an fp32 sum for the narrowest element, of two bytes
     return s;
   }
-  index_t pack_bytes() const { return packed_bytes(way_, options_.batch, column_bytes()); }
+  index_t pack_bytes() const {
+    const auto whole = [&](index_t rows, index_t columns) {
+      return round_up(rows * columns * column_bytes(), pack_alignment) * options_.batch;
+    };
+    return all_gather_ && gathering_group<group_type>
+               ? whole(own_rows_, own_columns_) + whole(wanted_rows_, wanted_columns_)
+               : packed_bytes(way_, options_.batch, column_bytes());
+  }
   bool sums_travel() const { return options_.convention == gradient::sum || wanted_once_; }
   index_t column_bytes() const { return options_.row_bytes / options_.columns; }
   row_array array(const row_buffer& b, index_t rows, index_t columns) const {
@@ -274,7 +305,7 @@ class exchange {
   index_t own_rows_, own_columns_;
   sum_places sums_;
   index_t wanted_rows_, wanted_columns_;
-  bool prepared_ = false, wanted_once_ = false, interleaved_ = false;
+  bool prepared_ = false, wanted_once_ = false, all_gather_ = false, interleaved_ = false;
   detail::statement said_;
 };
 
@@ -286,6 +317,22 @@ inline failure check_exchange(const char* where, const exchange_options& o) {
   if (o.columns < 1 || o.row_bytes % o.columns != 0)
     return invalid(where, "columns must divide row_bytes, got " + std::to_string(o.columns));
   return {};
+}
+
+/// Does every rank of the transport, in their order, hold an equal share of rows that all want whole?
+template <class Transport, class Holds, class Wants>
+bool is_all_gather(const mesh<Transport>& team, Holds&& holds, Wants&& wants) {
+  const index_t share = holds(0).rows();
+  bool is = team.size() > 1 && team.size() == team.transport().size() && share > 0;
+  for (int r = 0; is && r < team.size(); ++r) {
+    const holding own = holds(r), want = wants(r);
+    const auto one_piece = [&](const holding& h, run rows) {
+      return h.pieces.size() == 1 && h.columns == holds(0).columns && h.pieces[0].place == 0 &&
+             h.pieces[0].rows == rows && h.pieces[0].place_step == 1;
+    };
+    is = team.rank_of(r) == r && one_piece(own, {r * share, share, 1}) && one_piece(want, {0, team.size() * share, 1});
+  }
+  return is;
 }
 
 /// The verbs' common tail.
@@ -319,6 +366,7 @@ result<exchange<Transport>> make_exchange(const mesh<Transport>& team, Holds&& h
                         extent_of_places(own), own.columns.size(), extent_of_places(want), want.columns.size(), options,
                         std::move(said));
   e.wanted_once(wanted_once);
+  e.all_gather(options.placement == placement::apart && is_all_gather(team, holds, wants));
   return e;
 }
 

@@ -58,6 +58,8 @@ concept message_group = std::movable<G> && requires(G g, block b, int peer, inde
 ///   group().pack_into(memory, bytes) memory for the strided blocks of the next launch, in the exec's space:
 ///   packed_bytes
 ///                                   of each. Plans ask for it as scratch and give it before launch
+///   group().gather_all(mine, all)   every rank's `mine`, all of one size, lands in everybody's `all`, rank after rank;
+///                                   one send and one receive. All ranks of the transport add it, or none
 ///
 /// Laws (laws.hpp): ring shift, pairwise, order per pair, self, zero bytes, > 2^31 bytes, everybody sending first.
 template <class T>
@@ -82,6 +84,12 @@ template <class G>
 concept packing_group = message_group<G> && requires(G g, void* memory, index_t bytes, block b) {
   g.pack_into(memory, bytes);
   { G::packed_bytes(b) } -> std::same_as<index_t>;
+};
+
+/// A group with an all-gather of its own.
+template <class G>
+concept gathering_group = message_group<G> && requires(G g, block b) {
+  g.gather_all(b, b);
 };
 
 template <class T>

@@ -65,15 +65,10 @@ class message_list {
     return problem_;
   }
 
- private:
-  static std::size_t index_of(direction way) { return way == direction::send ? 0 : 1; }
-
-  void add(direction way, const block& b, int peer) noexcept {
-    const status wrong = check(way, b, peer);
-    if (!wrong.ok()) {
-      if (problem_.ok()) problem_ = wrong;
-      return;
-    }
+ protected:
+  /// Adds a message whose peer is taken as it is.
+  void put(direction way, const block& b, int peer) noexcept {
+    if (const status wrong = check(way, b, peer); !wrong.ok()) return note(wrong);
     memory_checked_ = false;
     ++count_[index_of(way)];
     M m{};
@@ -85,10 +80,21 @@ class message_list {
       hulls_[index_of(way)].push_back({bytes, 0, messages_.size()});
     messages_.push_back(m);
   }
+
+ private:
+  static std::size_t index_of(direction way) { return way == direction::send ? 0 : 1; }
+
+  void add(direction way, const block& b, int peer) noexcept {
+    if (peer >= 0 && peer < ranks_)
+      put(way, b, peer);
+    else
+      note({errc::invalid_argument, "transport: a message names a peer that is not a rank of this transport"});
+  }
+  void note(const status& wrong) noexcept {
+    if (problem_.ok()) problem_ = wrong;
+  }
   status check(direction way, const block& b, int peer) const noexcept {
     if (full(way)) return {errc::invalid_argument, "transport: more messages than the group has reserved"};
-    if (peer < 0 || peer >= ranks_)
-      return {errc::invalid_argument, "transport: a message names a peer that is not a rank of this transport"};
     if (b.rows < 0 || b.columns < 0 || b.column_bytes < 0)
       return {errc::invalid_argument, "transport: a block has a negative size", peer};
     return {};

@@ -48,9 +48,15 @@ class group : public message_list<detail::wired> {
   /// Device memory in which launch packs blocks that are not one piece; free again after wait.
   void pack_into(void* memory, index_t bytes) noexcept { packed_ = {memory, bytes}; }
   static index_t packed_bytes(const block& b) noexcept { return b.dense() ? 0 : round_up(b.bytes(), pack_alignment); }
+  /// ncclAllGather: across nodes it carries each share once, where messages carry it to every rank there.
+  void gather_all(const block& mine, const block& all) noexcept {
+    put(direction::send, mine, everybody);
+    put(direction::receive, all, everybody);
+  }
 
  private:
   friend class transport;
+  static constexpr int everybody = -1;
   cuda::crossing crossing_;
   region packed_, bounce_;
 };
@@ -191,11 +197,18 @@ class transport {
   status run(group_type& g, cudaStream_t stream) const {
     if (status s = pack_all(g, direction::send, stream); !s.ok()) return s;
     ncclResult_t r = ncclGroupStart();
+    const detail::wired* mine = nullptr;  // of an all-gather
     for (const detail::wired& m : g.messages()) {
       const auto bytes = static_cast<std::size_t>(m.data.bytes());
       if (r != ncclSuccess || bytes == 0) continue;
-      r = m.way == direction::send ? ncclSend(m.wire, bytes, ncclUint8, m.peer, world_->comm_, stream)
-                                   : ncclRecv(m.wire, bytes, ncclUint8, m.peer, world_->comm_, stream);
+      if (m.peer != group_type::everybody)
+        r = m.way == direction::send ? ncclSend(m.wire, bytes, ncclUint8, m.peer, world_->comm_, stream)
+                                     : ncclRecv(m.wire, bytes, ncclUint8, m.peer, world_->comm_, stream);
+      else if (m.way == direction::send)
+        mine = &m;
+      else
+        r = ncclAllGather(mine->wire, m.wire, static_cast<std::size_t>(mine->data.bytes()), ncclUint8, world_->comm_,
+                          stream);
       if (r == ncclInProgress) r = ncclSuccess;
     }
     const ncclResult_t end = ncclGroupEnd();

@@ -148,6 +148,16 @@ class traced {
     void pack_into(void* memory, index_t bytes) noexcept requires packing_group<typename Transport::group_type> {
       inner_.pack_into(memory, bytes);
     }
+    /// Recorded as the messages that it stands for.
+    void gather_all(const block& mine,
+                    const block& all) noexcept requires gathering_group<typename Transport::group_type> {
+      inner_.gather_all(mine, all);
+      for (int peer = 0; peer < size_; ++peer) {
+        if (peer == rank_) continue;
+        add(direction::send, mine, peer);
+        add(direction::receive, mine, peer);
+      }
+    }
     static index_t packed_bytes(const block& b) noexcept requires packing_group<typename Transport::group_type> {
       return Transport::group_type::packed_bytes(b);
     }
@@ -161,8 +171,8 @@ class traced {
       message_label label;
       std::uint64_t number = 0;
     };
-    group_type(typename Transport::group_type inner, flight_record& record)
-        : inner_(std::move(inner)), record_(&record) {}
+    group_type(const Transport& transport, flight_record& record)
+        : inner_(transport.group()), record_(&record), rank_(transport.rank()), size_(transport.size()) {}
     void add(direction way, const block& b, int peer) noexcept {
       if (entries_.size() < entries_.capacity()) entries_.push_back({way, peer, b.bytes(), label_});
     }
@@ -177,6 +187,7 @@ class traced {
 
     typename Transport::group_type inner_;
     flight_record* record_;
+    int rank_, size_;
     std::vector<entry> entries_;
     message_label label_{};
     bool under_way_ = false;
@@ -186,7 +197,7 @@ class traced {
 
   int rank() const { return transport_.rank(); }
   int size() const { return transport_.size(); }
-  group_type group() const { return {transport_.group(), *record_}; }
+  group_type group() const { return {transport_, *record_}; }
   template <class Exec>
   status launch(group_type& g, const Exec& exec) const noexcept {
     const status s = transport_.launch(g.inner_, exec);
