@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# seqpar::cuda and seqpar::nccl: seqpar and the CUDA runtime, and NCCL; absent where they are not found. Their headers
-# are installed in any case: an installed package defines the targets itself, find_package(seqpar COMPONENTS cuda nccl).
-option(SEQPAR_CUDA "Define seqpar::cuda and seqpar::nccl where the CUDA Toolkit and NCCL are found" ON)
+# seqpar::cuda, seqpar::nccl, seqpar::cudnn: seqpar and the CUDA runtime, and NCCL, and cuDNN; absent where they are not
+# found. Their headers are installed in any case: an installed package defines the targets itself,
+# find_package(seqpar COMPONENTS cuda nccl cudnn).
+# Headers *.cuh are for nvcc: the flags (-std=c++20) are the affair of those who call it.
+option(SEQPAR_CUDA "Define seqpar::cuda, nccl and cudnn where the CUDA Toolkit, NCCL and cuDNN are found" ON)
 set(why "SEQPAR_CUDA is off")
 if(SEQPAR_CUDA)
   find_package(CUDAToolkit QUIET)
   find_path(SEQPAR_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV NCCL_HOME PATH_SUFFIXES include)
   find_library(SEQPAR_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ENV NCCL_HOME PATH_SUFFIXES lib lib64)
-  mark_as_advanced(SEQPAR_NCCL_INCLUDE_DIR SEQPAR_NCCL_LIBRARY)
+  find_path(SEQPAR_CUDNN_INCLUDE_DIR cudnn_version.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDNN_HOME PATH_SUFFIXES include)
+  find_library(SEQPAR_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} ENV CUDNN_HOME PATH_SUFFIXES lib lib64)
+  mark_as_advanced(SEQPAR_NCCL_INCLUDE_DIR SEQPAR_NCCL_LIBRARY SEQPAR_CUDNN_INCLUDE_DIR SEQPAR_CUDNN_LIBRARY)
   set(why "no CUDA Toolkit was found; give -DCUDAToolkit_ROOT=…")
 endif()
 
@@ -25,16 +29,49 @@ function(seqpar_sdk_target name base found why)
   endif()
 endfunction()
 
+# seqpar_nccl_version(out dir): "2.28", by dir's nccl.h. seqpar::nccl needs 2.18 (transport/nccl_world.hpp).
+function(seqpar_nccl_version out dir)
+  file(STRINGS ${dir}/nccl.h version REGEX "define NCCL_M(AJOR|INOR) ")
+  string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*" "\\1.\\2" version "${version}")
+  set(${out} "${version}" PARENT_SCOPE)
+endfunction()
+
 set(found OFF)
 if(SEQPAR_CUDA AND TARGET CUDA::cudart)
   set(found ON)
   set(why "no nccl.h and libnccl were found; give -DSEQPAR_NCCL_INCLUDE_DIR=… -DSEQPAR_NCCL_LIBRARY=…")
 endif()
 seqpar_sdk_target(cuda seqpar ${found} "${why}" CUDA::cudart)
+target_sources(seqpar_cuda INTERFACE FILE_SET device TYPE HEADERS BASE_DIRS include FILES ${seqpar_device_headers})
+set_target_properties(seqpar_cuda PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
+install(TARGETS seqpar_cuda FILE_SET device)
 if(NOT SEQPAR_NCCL_INCLUDE_DIR OR NOT SEQPAR_NCCL_LIBRARY)
   set(found OFF)
+elseif(found)
+  seqpar_nccl_version(version ${SEQPAR_NCCL_INCLUDE_DIR})
+  if(version VERSION_LESS 2.18)
+    set(found OFF)
+    set(why "${SEQPAR_NCCL_INCLUDE_DIR}/nccl.h is of NCCL ${version}, older than 2.18; install a newer one")
+  endif()
 endif()
 seqpar_sdk_target(nccl seqpar_cuda ${found} "${why}" ${SEQPAR_NCCL_LIBRARY})
 if(found)
   target_include_directories(seqpar_nccl SYSTEM INTERFACE $<BUILD_INTERFACE:${SEQPAR_NCCL_INCLUDE_DIR}>)
+endif()
+
+# cuDNN: its attention as one operation came with 9.13.
+set(found OFF)
+if(TARGET seqpar::cuda)
+  set(why "no cudnn.h and libcudnn of 9.13 or later were found; give -DSEQPAR_CUDNN_INCLUDE_DIR=… -DSEQPAR_CUDNN_LIBRARY=…")
+  if(SEQPAR_CUDNN_INCLUDE_DIR AND SEQPAR_CUDNN_LIBRARY)
+    file(STRINGS ${SEQPAR_CUDNN_INCLUDE_DIR}/cudnn_version.h version REGEX "define CUDNN_M(AJOR|INOR) ")
+    string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*" "\\1.\\2" version "${version}")
+    if(version VERSION_GREATER_EQUAL 9.13)
+      set(found ON)
+    endif()
+  endif()
+endif()
+seqpar_sdk_target(cudnn seqpar_cuda ${found} "${why}" ${SEQPAR_CUDNN_LIBRARY})
+if(found)
+  target_include_directories(seqpar_cudnn SYSTEM INTERFACE $<BUILD_INTERFACE:${SEQPAR_CUDNN_INCLUDE_DIR}>)
 endif()

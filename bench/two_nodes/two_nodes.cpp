@@ -270,6 +270,8 @@ workload parsed(int argc, char** argv) {
 }  // namespace two_nodes
 
 int main(int argc, char** argv) {
+  if (argc > 1 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h"))
+    return std::puts("usage: two_nodes [--tokens N] [--batch N] [--repeat N], under scripts/two-nodes") < 0;
   MPI_Init(&argc, &argv);
   int code = 2;
   try {

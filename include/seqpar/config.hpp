@@ -7,12 +7,23 @@
 #error "[seqpar] seqpar is here already, in one file; mpi.hpp, nccl.hpp, cuda.hpp need the folder in its place"
 #endif
 
+#if (defined(_MSVC_LANG) ? _MSVC_LANG : __cplusplus) < 202002L && !defined(__cpp_concepts)
+#error "[seqpar] seqpar needs C++20: compile with -std=c++20"
+#endif
+
 #if defined(__CUDACC__)
+#pragma nv_diag_suppress 1675  // `#pragma GCC …` is for the host's compiler
 #define SEQPAR_HD __host__ __device__
 #define SEQPAR_DEVICE __device__ __forceinline__
+namespace seqpar::inline v0_1::detail {
+constexpr bool for_the_device = true;
+}
 #else
 #define SEQPAR_HD
 #define SEQPAR_DEVICE inline
+namespace seqpar::inline v0_1::detail {
+constexpr bool for_the_device = false;
+}
 #endif
 
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)

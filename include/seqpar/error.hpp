@@ -2,6 +2,7 @@
 // How failure is told: error (thrown while planning, the same on every rank) and status (returned by runs).
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -39,14 +40,17 @@ class [[nodiscard]] status {
   constexpr errc code() const { return code_; }
   constexpr int rank() const { return rank_; }
   constexpr const char* text() const { return text_; }
+  constexpr const char* subject() const { return subject_; }
   constexpr bool ok() const { return code_ == errc::ok; }
   constexpr explicit operator bool() const { return ok(); }
-  std::string message() const {
-    std::string m = "[seqpar] ";
-    m += text_;
+  /// "text: subject"
+  std::string words() const {
+    std::string m = text_;
     if (*subject_) m += std::string(": ") + subject_;
-    if (rank_ >= 0) m += " (rank " + std::to_string(rank_) + ")";
     return m;
+  }
+  std::string message() const {
+    return "[seqpar] " + words() + (rank_ >= 0 ? " (rank " + std::to_string(rank_) + ")" : "");
   }
 
  private:
@@ -81,7 +85,9 @@ inline void check(const status& s) {
 template <class T>
 class [[nodiscard]] result {
  public:
-  result(T value) : content_(std::in_place_index<0>, std::move(value)) {}
+  // Two constructors, so that `return value;` moves for compilers that know no more than C++17's rule (nvcc).
+  result(T&& value) : content_(std::in_place_index<0>, std::move(value)) {}
+  result(const T& value) requires std::copy_constructible<T> : content_(std::in_place_index<0>, value) {}
   result(error e) : content_(std::in_place_index<1>, std::move(e)) {}
   bool ok() const { return content_.index() == 0; }
   explicit operator bool() const { return ok(); }

@@ -77,6 +77,7 @@
 #include <seqpar/kernel/host_fast.hpp>
 #include <seqpar/kernel/host_reference.hpp>
 #include <seqpar/kernel/tables.hpp>
+#include <seqpar/kernel/transpose.hpp>
 
 #include <seqpar/attention/decode.hpp>
 #include <seqpar/attention/merge_tree.hpp>

@@ -48,18 +48,33 @@ struct a_view_must_not_outlive_its_table {};
 /// A table that stays the caller's, seen: made from what a span is made from, but not from a temporary container, which
 /// is gone when the view is used.
 template <class T>
-class table_view : public std::span<const T> {
+class table_view {
  public:
   constexpr table_view() = default;
-  constexpr table_view(std::span<const T> table) : std::span<const T>(table) {}
-  constexpr table_view(const T* first, std::size_t count) : std::span<const T>(first, count) {}
+  constexpr table_view(std::span<const T> table) : table_view(table.data(), table.size()) {}
+  constexpr table_view(const T* first, std::size_t count) : first_(first), count_(count) {}
   template <class Table>
   requires std::convertible_to<const Table&, std::span<const T>>
-  constexpr table_view(const Table& table) : std::span<const T>(table) {}
+  constexpr table_view(const Table& table) : table_view(std::span<const T>(table)) {}
   template <class Table>
   requires(std::convertible_to<const Table&, std::span<const T>> && !std::ranges::enable_borrowed_range<Table>)
       table_view(const Table&&, a_view_must_not_outlive_its_table = {})
   = delete;
+  constexpr operator std::span<const T>() const { return {first_, count_}; }
+
+  // On the device, too, which std::span is not.
+  SEQPAR_HD constexpr const T* data() const { return first_; }
+  SEQPAR_HD constexpr std::size_t size() const { return count_; }
+  SEQPAR_HD constexpr bool empty() const { return count_ == 0; }
+  SEQPAR_HD constexpr const T& operator[](std::size_t i) const { return first_[i]; }
+  SEQPAR_HD constexpr const T& front() const { return first_[0]; }
+  SEQPAR_HD constexpr const T& back() const { return first_[count_ - 1]; }
+  SEQPAR_HD constexpr const T* begin() const { return first_; }
+  SEQPAR_HD constexpr const T* end() const { return first_ + count_; }
+
+ private:
+  const T* first_ = nullptr;
+  std::size_t count_ = 0;
 };
 
 /// Where a token lies: the rank that owns it and its row there.

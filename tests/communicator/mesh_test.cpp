@@ -183,7 +183,8 @@ TEST_CASE("a bad mesh or process grid is refused in words") {
   CHECK(mesh_told({.ring = 2, .all_to_all = 2}, {0, 1, 2, 3}) == "");
   CHECK(contains(mesh_told({.ring = 0, .all_to_all = 2}, {}), "at least 1"));
   CHECK(mesh_told({.ring = 2, .all_to_all = 2}, {0, 1, 2}) ==
-        "[seqpar] mesh: ring 2 x all_to_all 2 is not the number of ranks, 3");
+        "[seqpar] mesh: ring 2 x all_to_all 2 is not the number of ranks, 3; start as many as the product, or give "
+        "a list of so many ranks");
   CHECK(contains(mesh_told({.ring = 2, .all_to_all = 1}, {0, 4}),
                  "rank 4 is not a rank of the transport, which has 4; take a smaller process_grid"));
   CHECK(contains(mesh_told({.ring = 2, .all_to_all = 1}, {-1, 0}), "rank -1 is not a rank of the transport"));

@@ -19,6 +19,7 @@ struct settings {
   std::chrono::microseconds delay{100};       // of one task in three: up to this, now and then 8 times as much; 0: none
   int devices = 8;                            // ordinals; read by cudaGetDeviceCount
   bool peer_access = true;                    // between all devices
+  int nccl_version = 0;                       // what ncclGetVersion says; 0: that of nccl.h
   std::chrono::milliseconds patience{30000};  // NCCL waits and nothing at all moved for so long: reported and ended
 };
 

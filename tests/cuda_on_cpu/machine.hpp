@@ -89,6 +89,7 @@ struct allocation {
   kind what;
   int device;
   bool freed = false;
+  bool for_windows = false;  // from ncclMemAlloc
 };
 using allocation_ptr = std::shared_ptr<allocation>;  // none: pageable host memory
 
@@ -169,6 +170,8 @@ cudaStream_t make_stream(int device, bool blocking);
 cudaStream_t resolve(cudaStream_t, cudaError_t&);
 /// Memory that holds the range; an error if the range leaves it.
 allocation_ptr locate(const void* pointer, std::size_t bytes, cudaError_t&);
+cudaError_t allocate(void** out, std::size_t bytes, allocation::kind);
+cudaError_t release(void* p, bool on_device);
 
 // Capture (runtime_graph.cpp).
 cudaError_t add_node(cudaStream_t, job_ptr);

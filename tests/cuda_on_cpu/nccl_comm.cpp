@@ -54,6 +54,7 @@ ncclResult_t init(guard& held, ncclComm_t* out, int size, const ncclUniqueId& id
                   const ncclConfig_t* config) {
   if (out == nullptr || size < 1 || rank < 0 || rank >= size) return ncclInvalidArgument;
   *out = nullptr;
+  if (this_thread().device >= the_machine().set.devices) return ncclUnhandledCudaError;
   auto c = std::make_shared<ncclComm>();
   if (const auto r = check_config(config, c->blocking); r != ncclSuccess) return r;
   c->rank = rank;
@@ -115,7 +116,8 @@ extern "C" {
 ncclResult_t ncclGetVersion(int* version) {
   return nccl_api("ncclGetVersion", [&](guard&) {
     if (version == nullptr) return ncclInvalidArgument;
-    *version = NCCL_VERSION_CODE;
+    const int asked = the_machine().set.nccl_version;
+    *version = asked ? asked : NCCL_VERSION_CODE;
     return ncclSuccess;
   });
 }
@@ -230,6 +232,21 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   });
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
+ncclResult_t ncclMemAlloc(void** out, size_t bytes) {
+  return nccl_api("ncclMemAlloc", [&](guard&) {
+    if (allocate(out, bytes, allocation::kind::device) != cudaSuccess) return ncclUnhandledCudaError;
+    if (*out != nullptr) the_machine().memory[static_cast<char*>(*out)]->for_windows = true;
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclMemFree(void* p) {
+  return nccl_api("ncclMemFree",
+                  [&](guard&) { return release(p, true) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError; });
+}
+#endif
+
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* pointer, size_t bytes, ncclWindow_t* out, int flags) {
   return nccl_api("ncclCommWindowRegister", [&](guard& held) {
@@ -237,7 +254,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* pointer, size_t bytes
     cudaError_t e = cudaSuccess;
     const auto memory = locate(pointer, bytes, e);
     if (!c || out == nullptr || (flags & ~NCCL_WIN_COLL_SYMMETRIC) != 0 || e != cudaSuccess || !memory ||
-        !memory->on_device() || memory->device != c->device)
+        !memory->for_windows || memory->device != c->device)
       return ncclInvalidArgument;
     *out = nullptr;
     const auto post = [=] {

@@ -407,19 +407,23 @@ TEST_CASE("a fault hangs from its operation on, with or without an error to poll
   }
 }
 
-TEST_CASE("windows are registered by all ranks and given back") {
+TEST_CASE("windows of memory of ncclMemAlloc are registered by all ranks and given back") {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
   const machine_of_test m;
   const auto id = new_id();
   on_ranks(2, [&](int r) {
     const comm c(id, 2, r);
-    const ints x(n), pinned(n, where::pinned);
+    const ints usual(n), pinned(n, where::pinned);
+    void* x = nullptr;
+    must(ncclMemAlloc(&x, usual.bytes()));
     ncclWindow_t w = nullptr;
-    expect(ncclCommWindowRegister(c, pinned.data(), pinned.bytes(), &w, NCCL_WIN_COLL_SYMMETRIC), ncclInvalidArgument);
-    must(ncclCommWindowRegister(c, x.data(), x.bytes(), &w, NCCL_WIN_COLL_SYMMETRIC));
+    for (int* other : {usual.data(), pinned.data()})
+      expect(ncclCommWindowRegister(c, other, usual.bytes(), &w, NCCL_WIN_COLL_SYMMETRIC), ncclInvalidArgument);
+    must(ncclCommWindowRegister(c, x, usual.bytes(), &w, NCCL_WIN_COLL_SYMMETRIC));
     CHECK(w != nullptr);
     must(ncclCommWindowDeregister(c, w));
     expect(ncclCommWindowDeregister(c, w), ncclInvalidArgument);
+    must(ncclMemFree(x));
   });
 #endif
 }

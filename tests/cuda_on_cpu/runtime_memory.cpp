@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Memory and copies. Device and pinned memory is read and written when the stream gets there; pageable memory before
 // the call returns.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -18,10 +19,6 @@ allocation_ptr locate(const void* pointer, std::size_t bytes, cudaError_t& e) {
   if (at + bytes > a->begin + a->bytes) e = cudaErrorInvalidValue;
   return a;
 }
-
-namespace {
-
-constexpr int host = -1;
 
 cudaError_t allocate(void** out, std::size_t bytes, allocation::kind what) {
   if (out == nullptr) return cudaErrorInvalidValue;
@@ -49,6 +46,11 @@ cudaError_t release(void* p, bool on_device) {
   m.memory.erase(at);
   return cudaSuccess;
 }
+
+namespace {
+
+constexpr int host = -1;
+constexpr std::size_t max_pitch = 0x7fffffff;  // cudaDevAttrMaxPitch of every device so far
 
 // Slices of rows of bytes. Pitches between rows; slices are so many rows apart.
 struct box {
@@ -91,7 +93,10 @@ bool fits(cudaMemcpyKind kind, const allocation_ptr& from, const allocation_ptr&
   return false;
 }
 
-cudaError_t copy(guard& held, const char* name, box b, cudaMemcpyKind kind, cudaStream_t handle, bool sync = false) {
+enum class shape { line, pitched };
+
+cudaError_t copy(guard& held, const char* name, box b, cudaMemcpyKind kind, cudaStream_t handle, shape form,
+                 bool sync = false) {
   auto& m = the_machine();
   cudaError_t e = cudaSuccess;
   auto* stream = resolve(handle, e);
@@ -99,6 +104,7 @@ cudaError_t copy(guard& held, const char* name, box b, cudaMemcpyKind kind, cuda
   if (b.width * b.height * b.depth == 0) return cudaSuccess;
   if ((b.height > 1 || b.depth > 1) && (b.width > b.to_pitch || b.width > b.from_pitch))
     return cudaErrorInvalidPitchValue;
+  if (form == shape::pitched && std::max(b.to_pitch, b.from_pitch) > max_pitch) return cudaErrorInvalidPitchValue;
   const auto to = locate(b.to, span(b, b.to_pitch, b.to_slice), e);
   const auto from = locate(b.from, span(b, b.from_pitch, b.from_slice), e);
   if (e != cudaSuccess) return e;
@@ -137,7 +143,7 @@ cudaError_t set_bytes(const char* name, box b, int value, cudaStream_t handle) {
   cudaError_t e = cudaSuccess;
   auto* stream = resolve(handle, e);
   if (stream == nullptr || b.width * b.height == 0) return e;
-  if (b.height > 1 && b.width > b.to_pitch) return cudaErrorInvalidPitchValue;
+  if (b.height > 1 && (b.width > b.to_pitch || b.to_pitch > max_pitch)) return cudaErrorInvalidPitchValue;
   const auto to = locate(b.to, span(b, b.to_pitch, 0), e);
   if (e != cudaSuccess || !to) return cudaErrorInvalidValue;
   return submit(stream, {std::string(name) + " in stream " + std::to_string(stream->name),
@@ -206,19 +212,20 @@ cudaError_t CUDARTAPI cudaPointerGetAttributes(cudaPointerAttributes* out, const
 
 cudaError_t CUDARTAPI cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
   return api("cudaMemcpyAsync", manners::harmless,
-             [&](guard& held) { return copy(held, "cudaMemcpyAsync", line(to, from, bytes), kind, s); });
+             [&](guard& held) { return copy(held, "cudaMemcpyAsync", line(to, from, bytes), kind, s, shape::line); });
 }
 
 cudaError_t CUDARTAPI cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  return api("cudaMemcpy", manners::unsafe,
-             [&](guard& held) { return copy(held, "cudaMemcpy", line(to, from, bytes), kind, nullptr, true); });
+  return api("cudaMemcpy", manners::unsafe, [&](guard& held) {
+    return copy(held, "cudaMemcpy", line(to, from, bytes), kind, nullptr, shape::line, true);
+  });
 }
 
 cudaError_t CUDARTAPI cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                                         size_t height, cudaMemcpyKind kind, cudaStream_t s) {
   return api("cudaMemcpy2DAsync", manners::harmless, [&](guard& held) {
     const box b{static_cast<char*>(to), static_cast<const char*>(from), width, height, 1, to_pitch, from_pitch, 0, 0};
-    return copy(held, "cudaMemcpy2DAsync", b, kind, s);
+    return copy(held, "cudaMemcpy2DAsync", b, kind, s, shape::pitched);
   });
 }
 
@@ -237,7 +244,7 @@ cudaError_t CUDARTAPI cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t
                 p->srcPtr.pitch,
                 p->dstPtr.pitch * p->dstPtr.ysize,
                 p->srcPtr.pitch * p->srcPtr.ysize};
-    return copy(held, "cudaMemcpy3DAsync", b, p->kind, s);
+    return copy(held, "cudaMemcpy3DAsync", b, p->kind, s, shape::pitched);
   });
 }
 
@@ -248,7 +255,7 @@ cudaError_t CUDARTAPI cudaMemcpyPeerAsync(void* to, int to_device, const void* f
     cudaError_t e = cudaSuccess;
     const auto a = locate(to, bytes, e), b = locate(from, bytes, e);
     if (bytes != 0 && (!a || !b || a->device != to_device || b->device != from_device)) return cudaErrorInvalidValue;
-    return copy(held, "cudaMemcpyPeerAsync", line(to, from, bytes), cudaMemcpyDeviceToDevice, s);
+    return copy(held, "cudaMemcpyPeerAsync", line(to, from, bytes), cudaMemcpyDeviceToDevice, s, shape::line);
   });
 }
 

@@ -38,6 +38,7 @@ cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
 cudaError_t CUDARTAPI cudaGetDevice(int* device) {
   return api("cudaGetDevice", manners::harmless, [&](guard&) {
     if (device == nullptr) return cudaErrorInvalidValue;
+    if (no_device(this_thread().device)) return cudaErrorNoDevice;
     *device = this_thread().device;
     return cudaSuccess;
   });
@@ -80,6 +81,12 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribut
       case cudaDevAttrUnifiedAddressing:
         *value = 1;
         return cudaSuccess;
+      case cudaDevAttrPageableMemoryAccess:
+        *value = 0;
+        return cudaSuccess;
+      case cudaDevAttrMaxPitch:
+        *value = 0x7fffffff;
+        return cudaSuccess;
       case cudaDevAttrAsyncEngineCount:
         *value = 3;
         return cudaSuccess;
@@ -97,6 +104,17 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribut
         break;
     }
     return cudaErrorInvalidValue;
+  });
+}
+
+cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
+  return api("cudaGetDeviceProperties", manners::harmless, [&](guard&) {
+    if (out == nullptr) return cudaErrorInvalidValue;
+    if (no_device(device)) return cudaErrorInvalidDevice;
+    *out = {};
+    std::snprintf(out->name, sizeof out->name, "a CPU");
+    std::snprintf(out->uuid.bytes, sizeof out->uuid.bytes, "dev %d", device);
+    return cudaSuccess;
   });
 }
 

@@ -26,8 +26,13 @@ TEST_CASE("devices are as many as were set, and each thread has its own current 
   must(cudaDeviceGetPCIBusId(a, sizeof a, 0));
   must(cudaDeviceGetPCIBusId(b, sizeof b, 1));
   CHECK(std::strcmp(a, b) != 0);
+  cudaDeviceProp p{}, q{};
+  must(cudaGetDeviceProperties(&p, 0));
+  must(cudaGetDeviceProperties(&q, 1));
+  CHECK(std::memcmp(&p.uuid, &q.uuid, sizeof p.uuid) != 0);
   adjust({.devices = 0});
   expect(cudaGetDeviceCount(&n), cudaErrorNoDevice);
+  expect(cudaGetDevice(&device), cudaErrorNoDevice);
 }
 
 TEST_CASE("new memory is not zero, and the table knows whose it is") {
@@ -138,6 +143,8 @@ TEST_CASE("a copy that leaves its memory, or names the wrong direction, is refus
   expect(cudaMemcpyAsync(a.data(), host, 40, cudaMemcpyDeviceToDevice, s), cudaErrorInvalidMemcpyDirection);
   expect(cudaMemcpyAsync(a.data(), b.data(), 40, cudaMemcpyHostToDevice, s), cudaErrorInvalidMemcpyDirection);
   expect(cudaMemcpy2DAsync(a.data(), 4, host, 8, 8, 2, cudaMemcpyHostToDevice, s), cudaErrorInvalidPitchValue);
+  expect(cudaMemcpy2DAsync(a.data(), 4, host, std::size_t{1} << 31, 4, 1, cudaMemcpyHostToDevice, s),
+         cudaErrorInvalidPitchValue);
   expect(cudaMemcpyPeerAsync(a.data(), 1, b.data(), 0, 40, s), cudaErrorInvalidValue);
 }
 

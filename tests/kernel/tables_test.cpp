@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <seqpar/kernel/tables.hpp>
+#include <seqpar/kernel/transpose.hpp>
 #include <tests/support/recipe.hpp>
 
 using namespace seqpar;

@@ -3,6 +3,7 @@
 #include <tests/mpi/engine.hpp>
 
 #include <tests/attention/draw.hpp>
+#include <tests/support/placed_meshes.hpp>
 
 namespace seqpar::test {
 namespace {
@@ -19,6 +20,10 @@ std::string fault_in(const problem& p, Kernel kernel) {
 }
 
 }  // namespace
+
+TEST_CASE("meshes and shares placed by hand give over MPI what they give over threads [O2] [O4]") {
+  for (const problem& p : placed_meshes(mpi_test::here().size())) CHECK(fault_in<float>(p, host_fast{}) == "");
+}
 
 TEST_CASE("attention over MPI has the bits of attention over threads") {
   const int ranks = mpi_test::here().size();

@@ -76,6 +76,8 @@ struct fated {
   }
 };
 
+struct unwinding {};
+
 void train(const fated& world) {
   const int ring = world.size() % 2 == 0 ? world.size() / 2 : world.size();
   const seqpar::mesh team{world, {.ring = ring, .all_to_all = world.size() / ring}};
@@ -94,6 +96,7 @@ void train(const fated& world) {
   const auto numbers = seqpar::dense_heads(lse.data(), {1, 4, n});
   for (;;) {
     if (world.mine->came && world.mine->how == "leave") return;
+    if (world.mine->came && world.mine->how == "unwind") throw unwinding{};
     check(plan.forward({.q = rows(q, 4), .k = rows(k, 2), .v = rows(v, 2), .out = rows(out, 4), .lse = numbers}, memory,
                        on_host{}));
     check(plan.backward({.q = rows(q, 4),
@@ -114,7 +117,7 @@ void train(const fated& world) {
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
   MPI_Init(&argc, &argv);
-  {
+  try {
     seqpar::mpi::world world(MPI_COMM_WORLD, {.deadline = std::chrono::milliseconds(std::atoi(argv[4]))});
     fate mine{argv[1], world.rank() == std::atoi(argv[2]) ? std::atoi(argv[3]) : -1};
     const seqpar::mpi::transport t(world);
@@ -123,6 +126,7 @@ int main(int argc, char** argv) {
     } catch (const std::exception& e) {
       t.abort({seqpar::errc::peer_failed, "a rank threw"}, e.what());
     }
+  } catch (const unwinding&) {
   }
   MPI_Finalize();
 }

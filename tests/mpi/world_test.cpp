@@ -7,6 +7,7 @@
 #include <seqpar/attention/plan.hpp>
 #include <seqpar/layout/contiguous.hpp>
 #include <seqpar/mask/full.hpp>
+#include <tests/support/two_orders.hpp>
 
 using mpi_test::here;
 using seqpar::block;
@@ -82,14 +83,14 @@ TEST_CASE("misuse of a group is that rank's error, and nothing is posted") {
 TEST_CASE("a rank that gives up is named to all who wait, who launch and who check [J5]") {
   reporting a;
   if (a.t.rank() == 0) {
-    a.t.abort({errc::invalid_argument, "planted"});
+    a.t.abort({errc::invalid_argument, "planted", -1, "a thing"});
   } else {
     a.g.recv(dense_block(a.data, 8), (a.t.rank() + 1) % a.t.size());
     const status s = a.run();
     CHECK(s.code() == errc::peer_failed);
     CHECK(s.rank() == 0);
   }
-  CHECK(a.t.report() == "rank 0 gave up (its last messages: nothing yet, round 0): planted");
+  CHECK(a.t.report() == "rank 0 gave up: planted: a thing");
   CHECK(a.t.launch(a.g, on_host{}).code() == errc::peer_failed);
   CHECK(a.t.check().rank() == 0);
   CHECK(a.within(5s));
@@ -167,7 +168,42 @@ TEST_CASE("a message of other bytes than expected is an error that names its sen
     const status s = a.run();
     if (a.t.rank() == 1) CHECK(s.code() == errc::size_mismatch);
     if (a.t.rank() > 1) CHECK(s.code() == errc::peer_failed);
+    while (a.t.check().ok() && a.within(5s)) std::this_thread::sleep_for(1ms);  // the sender is told, too
+    CHECK(!a.t.check().ok());
   }
+}
+
+TEST_CASE("a world that a rank does not join in time is refused on those who came") {
+  if (here().size() < 2) return;
+  if (here().rank() == 0) {
+    std::this_thread::sleep_for(500ms);
+    const mpi::world late(MPI_COMM_WORLD, {.deadline = 1s});  // who waits for the others to leave, in vain
+    MPI_Barrier(MPI_COMM_WORLD);
+    return;
+  }
+  CHECK_THROWS_WITH_AS(mpi::world(MPI_COMM_WORLD, {.deadline = 100ms}),
+                       doctest::Contains("not all ranks of the communicator came before the deadline"), seqpar::error);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("a rank that leaves by an exception is named to all who wait") {
+  if (here().size() < 2) return;
+  const int me = here().rank();
+  const auto leave = [] {
+    const reporting a;
+    throw std::runtime_error("planted");
+  };
+  if (me == 0) {
+    CHECK_THROWS_AS(leave(), std::runtime_error);
+    return;
+  }
+  reporting a;
+  a.g.recv(dense_block(a.data, 8), me - 1);
+  const status s = a.run();
+  CHECK(s.code() == errc::peer_failed);
+  CHECK(s.rank() == 0);
+  CHECK(a.t.report() == "rank 0 left its world by an exception");
+  CHECK(a.within(5s));
 }
 
 TEST_CASE("a group dropped under way fails the world, and all are told") {
@@ -183,6 +219,69 @@ TEST_CASE("a group dropped under way fails the world, and all are told") {
     CHECK(s.rank() == 1);
   }
   CHECK(contains(a.t.report(), "rank 1 dropped a group under way: rank 1 waits for 8 B from rank "));
+}
+
+TEST_CASE("plans in another order on one rank are an error on all at once, with the labels of both messages") {
+  if (here().size() < 2) return;
+  for (const bool attention : {false, true})
+    for (const bool swaps : {true, false}) {
+      reporting a;
+      const auto team = seqpar::ring(a.t);
+      const bool mine = swaps && a.t.rank() == a.t.size() - 1;
+      const status s =
+          attention ? seqpar::test::attention_and_reshard(team, mine) : seqpar::test::two_reshards(team, mine);
+      CAPTURE(a.t.report());
+      CHECK(s.code() == (swaps ? errc::ranks_disagree : errc::ok));
+      CHECK(a.within(5s));
+      if (!swaps) continue;
+      const std::string& report = a.t.report();
+      for (const char* part : {"which has sent what belongs to another plan", "(exchange, round 0)",
+                               "; run plans in the same order on all ranks", attention ? "(keys, round " : ""})
+        CHECK(contains(report, part));
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+TEST_CASE("plans in one order meet themselves: twice, on copies of a transport, in disjoint groups") {
+  const mpi::transport t = here();
+  const seqpar::test::checked_reshard a(seqpar::ring(t)), b(seqpar::ring(mpi::transport(t)));
+  for (int i = 0; i < 3; ++i) {
+    check(a.run(10));
+    check(a.run(20));
+    check(b.run(30));
+  }
+  const int half = (t.size() + 1) / 2;
+  std::vector<int> mine;
+  for (int r = 0; r < t.size(); ++r)
+    if (r / half == t.rank() / half) mine.push_back(r);
+  const seqpar::test::checked_reshard part(seqpar::ring(t, mine));
+  for (int i = 0; i <= t.rank() / half; ++i) check(part.run(40));
+  check(a.run(50));
+}
+
+TEST_CASE("a rank that fails before the others prepare is told by their prepare in its own words") {
+  reporting a;
+  if (a.t.size() < 2) return;
+  if (a.t.rank() == 0) {
+    a.t.abort({errc::invalid_argument, "planted", -1, "a thing"});
+  } else {
+    CHECK_THROWS_WITH_AS(seqpar::test::checked_reshard(seqpar::ring(a.t)),
+                         doctest::Contains("report() tells how (rank 0): rank 0 gave up: planted: a thing"),
+                         seqpar::error);
+  }
+}
+
+TEST_CASE("a run in a thread that MPI does not serve is refused") {
+  int level = 0;
+  MPI_Query_thread(&level);
+  const mpi::transport t = here();
+  auto g = t.group();
+  g.reserve(1, 1);
+  std::thread([&] {
+    if (level < MPI_THREAD_SERIALIZED) CHECK(contains(t.launch(g, on_host{}).text(), "MPI_THREAD_SERIALIZED"));
+  }).join();
+  check(t.launch(g, on_host{}));
+  check(t.wait(g, on_host{}));
 }
 
 TEST_CASE("ranks that plan differently over MPI are told alike, and the world goes on [J6]") {

@@ -21,6 +21,28 @@ foreach(from find_package add_subdirectory)
 endforeach()
 set_tests_properties(package.find_package PROPERTIES FIXTURES_REQUIRED installed)
 
+# A component that is not there, or is misspelt, is named with the remedy.
+function(seqpar_absent component says)
+  add_test(
+    NAME package.absent.${component}
+    COMMAND
+      ${CMAKE_COMMAND} --fresh -S ${here} -B ${there}/absent_${component} -G ${CMAKE_GENERATOR} -DFROM=find_package
+      -DCMAKE_PREFIX_PATH=${there}/prefix -DSEQPAR_VERSION=${PROJECT_VERSION} -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
+      -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON -DCOMPONENTS=${component})
+  set_tests_properties(package.absent.${component} PROPERTIES FIXTURES_REQUIRED installed PASS_REGULAR_EXPRESSION
+                                                              "component ${component}: ${says}")
+endfunction()
+seqpar_absent(mpi "no MPI for C.. was found; give -DMPI_CXX_COMPILER=… or -DMPI_HOME=…")
+seqpar_absent(cuda "no CUDA Toolkit was found; give -DCUDAToolkit_ROOT=…")
+seqpar_absent(nccl "no CUDA Toolkit, or no nccl.h and libnccl of 2.18 or later, was found; give")
+seqpar_absent(mpy "there is none of this name; there are mpi, cuda, nccl, cudnn")
+
+# A compiler that is told an older language hears so in one sentence.
+add_test(NAME package.older_language COMMAND ${CMAKE_CXX_COMPILER} -std=c++17 -fsyntax-only
+                                             -I${PROJECT_SOURCE_DIR}/include ${here}/consumer.cpp)
+set_tests_properties(package.older_language PROPERTIES PASS_REGULAR_EXPRESSION
+                                                       "seqpar needs C..20: compile with -std=c..20")
+
 # With one compiler line, from a copied include folder and from the single header.
 add_test(NAME package.single_header.make COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target single_header)
 set_tests_properties(package.single_header.make PROPERTIES FIXTURES_SETUP single_header)

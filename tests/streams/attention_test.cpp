@@ -4,6 +4,7 @@
 
 #include <tests/attention/draw.hpp>
 #include <tests/streams/engine.hpp>
+#include <tests/support/placed_meshes.hpp>
 
 namespace seqpar::test {
 namespace {
@@ -43,6 +44,16 @@ TEST_CASE("attention over NCCL has the bits of attention on the host") {
 TEST_CASE("attention over threads with streams has the bits of attention on the host") {
   check_drawn(on_device_threads{}, 8, 1001, 25);
   check_drawn(on_device_threads{.one_device = false}, 8, 2001, 25);
+}
+
+TEST_CASE("meshes and shares placed by hand give on streams what they give on the host [O2] [O4]") {
+  for (const problem& p : placed_meshes(8)) {
+    const tensors in = recipe_tensors(p);
+    const outcome<float> want = run_problem<float>(p, in, host_fast{});
+    CHECK(difference(run_problem_on<float>(on_device_threads{}, p, in, late_kernel{}), want) == "");
+    if (devices() >= p.team.ring * p.team.all_to_all)
+      CHECK(difference(run_problem_on<float>(on_nccl{}, p, in, late_kernel{}), want) == "");
+  }
 }
 
 TEST_CASE("gradients have the same bits with overlap and without, whatever the tensors' strides [K2]") {

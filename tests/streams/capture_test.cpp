@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 
+#include <cmath>
+
+#include <seqpar/layout/contiguous.hpp>
+#include <seqpar/mask/window.hpp>
 #include <tests/streams/engine.hpp>
 
 namespace seqpar::test {
@@ -43,6 +47,41 @@ TEST_CASE(
         check_cuda(cudaGraphExecDestroy(graph));
       });
     }
+}
+
+TEST_CASE("a plan with capacity has connected all its members: after an update the first run can be captured, too") {
+  if (devices() < 4) return;
+  on_nccl{}.run({.ranks = 4}, [](nccl::transport t) {
+    const contiguous layout{.tokens = 64, .ranks = 4};
+    const stream_site site;
+    // Unchecked, so that no comparison of the plans has connected everybody before.
+    auto plan = plan_attention<float>(
+        ring(t), layout, window{.left = 3, .right = 0}, {.heads = 1, .kv_heads = 1, .head_dim = 8},
+        {.passes = forward_only, .capacity = {.tokens_per_rank = 16}, .check = agreement::trusted}, late_kernel{});
+    const guarded_memory memory(plan.memory(), site.memory);
+    plan.prepare(memory, site.exec);
+    plan.update(layout, window{.left = 64, .right = 0}, memory, site.exec);
+    std::pmr::vector<float> x(16 * 8, .5f, site.memory), out(16 * 8, -1.f, site.memory), lse(16, site.memory);
+    const rows_view<const float> rows = dense_view<const float>(x.data(), {1, 16, 1, 8});
+    cudaGraph_t graph = nullptr;
+    check_cuda(cudaStreamBeginCapture(site.exec.compute, cudaStreamCaptureModeThreadLocal));
+    const status s = plan.forward({.q = rows,
+                                   .k = rows,
+                                   .v = rows,
+                                   .out = dense_view(out.data(), {1, 16, 1, 8}),
+                                   .lse = dense_heads(lse.data(), {1, 1, 16})},
+                                  memory, site.exec);
+    check_cuda(cudaStreamEndCapture(site.exec.compute, &graph));
+    check(s);
+    cudaGraphExec_t executable = nullptr;
+    check_cuda(cudaGraphInstantiate(&executable, graph, 0));
+    check_cuda(cudaGraphDestroy(graph));
+    check_cuda(cudaGraphLaunch(executable, site.exec.compute));
+    site.settle();
+    check_cuda(cudaGraphExecDestroy(executable));
+    for (float y : out)
+      if (std::abs(y - .5f) > 1e-6f) raise(error(errc::invalid_argument, "a mean of equals is another number"));
+  });
 }
 
 }  // namespace seqpar::test

@@ -97,36 +97,40 @@ class managed_memory : public std::pmr::memory_resource {
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 };
 
-/// A rank's two streams. Memory in use outlives the work: it is settled first.
-class stream_site {
+/// A rank's two streams, as an Exec. Memory in use outlives the work: it is settled first.
+template <class Exec>
+class basic_stream_site {
  public:
   /// Without overlap the two are one.
-  explicit stream_site(bool overlap = true) {
+  explicit basic_stream_site(bool overlap = true) {
     check_cuda(cudaStreamCreateWithFlags(&exec.compute, cudaStreamNonBlocking));
     exec.exchange = exec.compute;
     if (overlap) check_cuda(cudaStreamCreateWithFlags(&exec.exchange, cudaStreamNonBlocking));
   }
-  stream_site(const stream_site&) = delete;
-  ~stream_site() {
+  basic_stream_site(const basic_stream_site&) = delete;
+  ~basic_stream_site() {
     abandon();
     if (exec.exchange != exec.compute) cudaStreamDestroy(exec.exchange);
     cudaStreamDestroy(exec.compute);
   }
   void abandon() const {
-    for (cudaStream_t s : {exec.exchange, exec.compute}) cudaStreamSynchronize(s);
+    cudaStreamSynchronize(exec.exchange);
+    cudaStreamSynchronize(exec.compute);
   }
   void settle() const { check_cuda(cudaStreamSynchronize(exec.compute)); }
 
-  late_host exec{};
+  Exec exec{};
   managed_memory resource;
   std::pmr::memory_resource* memory = &resource;
 };
+using stream_site = basic_stream_site<late_host>;
 
 template <class Transport>
 using stream_rank = small_rank<Transport, late_kernel, stream_site>;
 
 /// Threads that share one device, or have one each.
-struct on_device_threads {
+template <class Exec>
+struct device_threads {
   using transport = threads::device_transport;
   bool one_device = true, overlap = true;
 
@@ -137,13 +141,15 @@ struct on_device_threads {
       f(transport(t));
     });
   }
-  stream_site site(const transport&) const { return stream_site(overlap); }
+  auto site(const transport&) const { return basic_stream_site<Exec>(overlap); }
   template <class T>
   void combine(std::vector<T>&, const T&) const {}
 };
+using on_device_threads = device_threads<late_host>;
 
 /// Threads with a device and an NCCL communicator each: devices() at most.
-struct on_nccl {
+template <class Exec>
+struct nccl_threads {
   using transport = nccl::transport;
   bool overlap = true;
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
@@ -163,9 +169,10 @@ struct on_nccl {
       }
     });
   }
-  stream_site site(const transport&) const { return stream_site(overlap); }
+  auto site(const transport&) const { return basic_stream_site<Exec>(overlap); }
   template <class T>
   void combine(std::vector<T>&, const T&) const {}
 };
+using on_nccl = nccl_threads<late_host>;
 
 }  // namespace seqpar::test

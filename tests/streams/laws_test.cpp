@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include <seqpar/transport/explain.hpp>
 #include <seqpar/transport/laws.hpp>
@@ -96,16 +97,64 @@ TEST_CASE("strided blocks of device memory arrive on streams as they were sent")
   }
 }
 
+TEST_CASE("an empty group, reserved or not, comes and goes on streams; one that was not launched has no wait") {
+  const auto check_on = [](const auto& on, int ranks) {
+    on.run({.ranks = ranks}, [](auto t) {
+      const stream_site site;
+      std::pmr::vector<std::int32_t> x(2, site.memory);
+      auto empty = t.group(), reserved = t.group(), forgotten = t.group();
+      for (auto* g : {&reserved, &forgotten}) g->reserve(1, 1);
+      for (auto* g : {&empty, &reserved}) {
+        check(t.launch(*g, site.exec));
+        check(t.wait(*g, site.exec));
+        check(t.wait(*g, site.exec, std::chrono::seconds(5)));
+      }
+      forgotten.send(dense_block(&x[0], 4), t.rank());
+      forgotten.recv(dense_block(&x[1], 4), t.rank());
+      for (const status s : {t.wait(forgotten, site.exec), t.wait(forgotten, site.exec, std::chrono::seconds(5))})
+        if (s.code() != errc::invalid_argument || !std::string(s.text()).ends_with("that was not launched"))
+          raise(error(errc::invalid_argument, "a wait said " + s.message()));
+      check(t.check());
+      check(t.launch(forgotten, site.exec));
+      check(t.wait(forgotten, site.exec));
+      site.settle();
+    });
+  };
+  check_on(on_device_threads{}, 2);
+  check_on(on_nccl{}, std::min(2, devices()));
+}
+
+TEST_CASE("rows that lie further apart than 2-D copies reach are copied all the same") {
+  constexpr index_t far = index_t{1} << 31;
+  const auto bytes = static_cast<std::size_t>(2 * far);
+  auto* const sparse = static_cast<char*>(
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  REQUIRE(sparse != MAP_FAILED);
+  for (int i = 0; i < 4; ++i) sparse[i / 2 * far + i % 2 * 8] = static_cast<char>(1 + i);
+  const stream_site site;
+  std::pmr::vector<char> near(4, site.memory);
+  const block rows{sparse, 2, far, 2, 8, 1}, columns{sparse, 2, 8, 2, far, 1};
+  check_cuda(cuda::copy_block(dense_block(near.data(), 4), rows, site.exec.compute));
+  site.settle();
+  CHECK(std::vector<char>(near.begin(), near.end()) == std::vector<char>{1, 2, 3, 4});
+  check_cuda(cuda::copy_block(columns, dense_block(near.data(), 4), site.exec.compute));
+  site.settle();
+  CHECK((sparse[0] == 1 && sparse[far] == 2 && sparse[8] == 3 && sparse[far + 8] == 4));
+  munmap(sparse, bytes);
+}
+
 TEST_CASE("memory of one size is registered by all ranks, and none is where a plan asks for none") {
+#if NCCL_VERSION_CODE >= 22700
   if (devices() < 2) return;
   run_ranks(2, [](threads::transport t) {
     check_cuda(cudaSetDevice(t.rank()));
     nccl::world world(t);
     region r{nullptr, 8192};
-    check_cuda(cudaMalloc(&r.pointer, 8192));
+    check(nccl::detail::status_of(ncclMemAlloc(&r.pointer, 8192), "test: no memory"));
     { const nccl::registration exchange(world, r), nothing(world, {}); }
-    check_cuda(cudaFree(r.pointer));
+    check(nccl::detail::status_of(ncclMemFree(r.pointer), "test: not its memory"));
   });
+#endif
 }
 
 }  // namespace seqpar::test

@@ -155,9 +155,10 @@ inline index_t joint_offset(index_t dealt, joint_place where) {
 }
 }  // namespace detail
 
-/// Runs the problem on the engine's ranks. Throws what a rank throws. `kernel` computes the blocks.
-template <class T, class Kernel, class Engine>
-outcome<T> run_problem_on(const Engine& engine, const problem& p, const tensors& in, Kernel kernel = {}) {
+/// Runs the problem on the engine's ranks. Throws what a rank throws. `kernel` computes the blocks; `mask` is p.mask,
+/// or the same as another type.
+template <class T, class Kernel, class Engine, class Mask = any_mask>
+outcome<T> run_problem_on(const Engine& engine, const problem& p, const tensors& in, Kernel kernel, const Mask& mask) {
   const attention_shape& n = p.shape;
   const dense_shape d = dense_shape_of(p);
   const int members = static_cast<int>(p.team.ring * p.team.all_to_all);
@@ -189,7 +190,7 @@ outcome<T> run_problem_on(const Engine& engine, const problem& p, const tensors&
     flight_record record(world.rank(), world.size(), 16);
     const mesh team(traced(world, record), p.team, ranks);
     const int me = team.index();
-    auto plan = plan_attention<T>(team, p.q_layout, p.kv_layout, p.mask, n, p.options, kernel);
+    auto plan = plan_attention<T>(team, p.q_layout, p.kv_layout, mask, n, p.options, kernel);
     const index_t rows = plan.q_rows(), keys = plan.kv_rows();
     auto&& site = engine.site(world);
     guarded_memory memory(plan.memory(), site.memory);
@@ -392,6 +393,11 @@ outcome<T> run_problem_on(const Engine& engine, const problem& p, const tensors&
   return result;
 }
 
+template <class T, class Kernel, class Engine>
+outcome<T> run_problem_on(const Engine& engine, const problem& p, const tensors& in, Kernel kernel = {}) {
+  return run_problem_on<T>(engine, p, in, kernel, p.mask);
+}
+
 /// On thread ranks.
 template <class T, class Kernel = host_fast>
 outcome<T> run_problem(const problem& p, const tensors& in, Kernel kernel = {}) {
@@ -559,8 +565,11 @@ std::string difference(const outcome<T>& a, const outcome<T>& b) {
 }
 
 /// The first thing that is wrong with an outcome, or "": values element by element, replicas, bytes.
+/// `products`: how often a kernel rounds the terms of its sums to T.
 template <class T>
-std::string fault_of(const problem& p, const outcome<T>& got, const dense_result& want) {
+std::string fault_of(const problem& p, const outcome<T>& got, dense_result want, double products = 0) {
+  for (auto* magnitude : {&want.out_magnitude, &want.dq_magnitude, &want.dk_magnitude, &want.dv_magnitude})
+    for (double& m : *magnitude) m *= 1 + products * roundoff<T> / (roundings * 0x1p-24);
   const auto tell = [](const char* name, const verdict& v) {
     std::ostringstream text;
     text << name << ": " << v;

@@ -151,6 +151,23 @@ TEST_CASE("the laws of a transport hold on traced threads") {
     }));
 }
 
+TEST_CASE("a group that was not launched has no wait, and nothing has failed by that") {
+  const auto check_on = [](auto t) {
+    auto g = t.group();
+    const char x = 1;
+    g.reserve(1, 0);
+    g.send(seqpar::dense_block(&x, 1), t.rank());
+    for (const status s : {t.wait(g, on_host{}), t.wait(g, on_host{}, std::chrono::seconds(5))}) {
+      CHECK(s.code() == seqpar::errc::invalid_argument);
+      CHECK(std::string(s.text()).ends_with(": wait for a group that was not launched"));
+    }
+    CHECK(t.check().ok());
+  };
+  check_on(seqpar::self{});
+  seqpar::threads::world world({.ranks = 1});
+  check_on(world.rank(0));
+}
+
 TEST_CASE("the laws tell which one is broken") {
   CHECK(law_broken_by([](auto t) { return t; }, 3).empty());
   CHECK(law_broken_by([](auto t) { return swapping{t}; }, 3).starts_with("order per pair"));

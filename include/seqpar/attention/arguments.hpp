@@ -87,6 +87,13 @@ class buffer_checks {
   void memory(const char* name, const region& r, index_t used) {
     add(name, {{r.pointer, 1, used, used, used, used}, 1, 1}, true);
   }
+  /// May what is given to this space touch the buffers?
+  template <class Space>
+  void lie_in(const Space& work) {
+    for (int i = 0; i < count_; ++i)
+      if (const char* text = problem_of_memory(work, seen_[i].array.pointer))
+        return fail(errc::invalid_argument, text, names_[i]);
+  }
   const status& outcome() const { return status_; }
 
  private:
@@ -118,6 +125,7 @@ class buffer_checks {
         return fail(errc::overlapping_buffers, texts_.overlap, name);
     if (count_ == most) return;
     written_[count_] = written;
+    names_[count_] = name;
     seen_[count_++] = a;
   }
   void fail(errc code, const char* text, const char* name) {
@@ -128,6 +136,7 @@ class buffer_checks {
   static constexpr int most = 32;
   placed_array seen_[most];
   bool written_[most] = {};
+  const char* names_[most] = {};
   int count_ = 0;
   status status_;
 };

@@ -286,9 +286,10 @@ struct backward_pass : pass_base<Plan, Exec> {
     const kv_views share = views(m.joint, n.joint_kv, s.own.kv_heads);
     if (this->options().joint_gradient == joint_gradient::partial) {
       const interval rows{0, n.joint_kv};
-      if (how == write::assign)
-        for (const rows_view<Grad>& d : {a.joint.dk, a.joint.dv})
-          for (index_t b = 0; b < n.batch; ++b) work.zero(array_of(d).rows(b, 0, n.joint_kv, 1, 0, n.kv_heads));
+      for (index_t b = 0; how == write::assign && b < n.batch; ++b) {
+        work.zero(array_of(a.joint.dk).rows(b, 0, n.joint_kv, 1, 0, n.kv_heads));
+        work.zero(array_of(a.joint.dv).rows(b, 0, n.joint_kv, 1, 0, n.kv_heads));
+      }
       store(part_of(a.joint.dk, rows, s.kv_heads), share.first, how);
       store(part_of(a.joint.dv, rows, s.kv_heads), share.second, how);
       return {};

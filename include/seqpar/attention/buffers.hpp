@@ -171,8 +171,9 @@ struct bound_tables {
       bound.keys[p].resize(part.keys.size());
       for (std::size_t i = 0; i < part.keys.size(); ++i)
         bound.keys[p][i] = {
-            copy(part.keys[i].tiles),  copy(part.keys[i].positions),         copy(part.keys[i].first_range),
-            copy(part.keys[i].ranges), copy(part.keys[i].first_query_range), copy(part.keys[i].query_ranges)};
+            copy(part.keys[i].tiles),       copy(part.keys[i].positions),         copy(part.keys[i].first_range),
+            copy(part.keys[i].ranges),      copy(part.keys[i].first_query_range), copy(part.keys[i].query_ranges),
+            part.keys[i].table().rectangles};
     }
   }
   /// Table bytes of any setup within a capacity.

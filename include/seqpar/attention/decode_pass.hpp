@@ -149,6 +149,7 @@ struct decode_pass {
   template <class Post>
   status launch(message_label label, Post&& post) const {
     plan.group_.clear();
+    label.plan = plan.said_.plan();
     plan.group_.label(label);
     post(plan.group_);
     const status s = plan.team_.transport().launch(plan.group_, exec);

@@ -74,6 +74,7 @@ struct pass_base {
   status launch(std::size_t which, message_label label, Post&& post) const {
     auto& g = plan.groups_[which];
     g.clear();
+    label.plan = plan.said_.plan();
     g.label(label);
     post(g);
     const status st = plan.team_.transport().launch(g, exec);
@@ -179,6 +180,10 @@ struct pass_base {
   }
   template <class Run>
   status said_by(Run&& run) const {
+    static_assert(computes_on<typename Plan::kernel_type, Exec>,
+                  "[seqpar] this plan's kernel does not compute on this executor: it needs forward and backward "
+                  "(call, mask, exec). Plan with cuda::attention of <seqpar/cuda.cuh> for streams, host_fast for "
+                  "on_host{}, or a kernel of your own (docs/kernels.md)");
     const auto here = [&] {
       if constexpr (std::same_as<Exec, on_host>)
         return run();
@@ -196,16 +201,9 @@ struct pass_base {
   template <class F>
   void with_mask(F&& f) const {
     using mask_type = std::remove_cvref_t<decltype(*plan.mask_)>;
-    if constexpr (interval_mask<mask_type>) {
-      f(by_intervals{});
-    } else if constexpr (may_have_intervals<mask_type>) {
-      if (s.intervals)
-        f(by_intervals{});
-      else
-        f(*plan.mask_);
-    } else {
-      f(*plan.mask_);
-    }
+    if constexpr (!interval_mask<mask_type> && takes_mask<typename Plan::kernel_type, mask_type>())
+      if (!s.intervals) return f(*plan.mask_);
+    f(by_intervals{});
   }
 };
 

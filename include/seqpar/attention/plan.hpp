@@ -85,6 +85,8 @@ class attention_plan {
     if (options_.check == agreement::checked)
       if (failure f = detail::agree(team_, said_)) return f;
     if (status s = connect_peers(team_.transport(), peers(), exec); !s.ok()) return error(fail(s));
+    if constexpr (requires { Kernel::template load<T, Out, by_intervals>(exec, options_.passes); })
+      if (status s = load_kernel(exec); !s.ok()) return error(fail(s));
     if (status s = bind(given, exec); !s.ok()) return error(fail(s));
     return {};
   }
@@ -115,6 +117,7 @@ class attention_plan {
                          "attention_plan::update: the mask cuts this rank's tiles into more ranges than planned for; "
                          "plan with a larger capacity.ranges_per_tile"}));
     next.sizes_ = sizes_;
+    next.said_.plan(said_.plan());
     *this = std::move(next);
     if (status s = bind(given, exec); !s.ok()) return error(fail(s));
     return {};
@@ -130,7 +133,7 @@ class attention_plan {
     buffers.output("lse", a.lse, {n.batch, n.heads, q});
     buffers.output("joint.out", a.joint.out, {n.batch, n.joint_q, n.heads, n.v_dim()});
     buffers.output("joint.lse", a.joint.lse, {n.batch, n.heads, n.joint_q});
-    if (status s = ready(given, buffers); !s.ok()) return fail(s);
+    if (status s = ready(given, buffers, exec); !s.ok()) return fail(s);
     return outcome(detail::forward_pass<attention_plan, Exec>(*this, carvers(given), exec), a);
   }
 
@@ -156,7 +159,7 @@ class attention_plan {
     buffers.output("joint.dq", a.joint.dq, {n.batch, n.joint_q, n.heads, n.head_dim});
     buffers.output("joint.dk", a.joint.dk, {n.batch, n.joint_kv, n.kv_heads, n.head_dim});
     buffers.output("joint.dv", a.joint.dv, {n.batch, n.joint_kv, n.kv_heads, n.v_dim()});
-    if (status s = ready(given, buffers); !s.ok()) return fail(s);
+    if (status s = ready(given, buffers, exec); !s.ok()) return fail(s);
     return outcome(detail::backward_pass<attention_plan, Exec>(*this, carvers(given), exec), a);
   }
 
@@ -197,8 +200,13 @@ class attention_plan {
     kv_rows_ = kv.count_of(team_.index());
     scale_ = options_.scale.value_or(1.f / std::sqrt(static_cast<float>(index_t{n.head_dim})));
     setup_ = detail::setup_builder(team_, q, kv, *mask_, n, options_, index_t{Kernel::query_tile_rows},
-                                   index_t{Kernel::key_tile_rows}, by_keys())
+                                   index_t{Kernel::key_tile_rows}, by_keys(), detail::most_rectangles<Kernel>())
                  .build();
+    if (!setup_.intervals && !detail::takes_mask<Kernel, detail::planned_mask<Mask>>())
+      return detail::invalid(
+          where,
+          "a query sees more than two intervals of keys, and this kernel cannot ask this type of mask; "
+          "combine fewer masks, or give one that views no tables");
     measure();
     state(q, kv, q_tokens, k_tokens);
     return {};
@@ -215,6 +223,7 @@ class attention_plan {
   using value_type = T;
   using out_type = Out;
   using grad_type = Grad;
+  using kernel_type = Kernel;
 
   group_type group() const { return team_.transport().group(); }
 
@@ -238,7 +247,8 @@ class attention_plan {
     buffers.input("joint.k", a.joint.k, {n.batch, n.joint_kv, n.kv_heads, n.head_dim});
     buffers.input("joint.v", a.joint.v, {n.batch, n.joint_kv, n.kv_heads, n.v_dim()});
   }
-  status ready(const seqpar::memory& given, detail::buffer_checks& buffers) const {
+  template <class Exec>
+  status ready(const seqpar::memory& given, detail::buffer_checks& buffers, const Exec& exec) const {
     if (!prepared_) return {errc::not_prepared, "attention: call prepare first"};
     if (status s = check_memory(given, sizes_); !s.ok()) return s;
     if (given.tables.pointer != tables_at_ && sizes_.tables > 0)
@@ -247,11 +257,16 @@ class attention_plan {
     buffers.memory("memory.scratch", given.scratch, sizes_.scratch);
     buffers.memory("memory.exchange", given.exchange, sizes_.exchange);
     buffers.memory("memory.saved", given.saved, sizes_.saved);
+    buffers.lie_in(space_of(exec));
     return buffers.outcome();
   }
   template <class Pass, class Arguments>
   status outcome(Pass pass, const Arguments& a) const {
-    if (status s = pass.run(a); !s.ok()) return s;
+    if (status s = pass.run(a); !s.ok()) {
+      // All is told: waits return at once, and no peer begins to read what the caller may soon free.
+      for (group_type& g : groups_) static_cast<void>(team_.transport().wait(g, pass.exec));
+      return s;
+    }
     const status s = pass.work.outcome();
     return s.ok() ? s : fail(s);
   }
@@ -269,7 +284,14 @@ class attention_plan {
   }
 
   bool by_keys() const { return options_.passes == forward_backward && detail::walks_by_keys<Kernel>(); }
-  index_t workspace_bytes() const { return Kernel::workspace_bytes(setup_.shape.head_dim, setup_.shape.v_dim()); }
+  index_t workspace_bytes() const {
+    const attention_shape& n = setup_.shape;
+    if constexpr (detail::most_rectangles<Kernel>() > 0)
+      return Kernel::workspace_bytes(n.batch, setup_.largest.heads,
+                                     std::max(setup_.largest.q_rows, setup_.largest.joint_q), n.head_dim, n.v_dim());
+    else
+      return Kernel::workspace_bytes(n.head_dim, n.v_dim());
+  }
 
   void measure() {
     carver tables;
@@ -325,6 +347,11 @@ class attention_plan {
 
   std::vector<int> peers() const {
     std::vector<int> all;
+    if (options_.capacity.tokens_per_rank > 0) {  // update() may make any two members meet
+      for (int m = 0; m < team_.size(); ++m)
+        if (m != team_.index()) all.push_back(team_.rank_of(m));
+      return all;
+    }
     const detail::attention_setup& s = setup_;
     const detail::axis_view<mesh<Transport>> group{team_, axis::all_to_all, s.ring, s.group},
         ring{team_, axis::ring, s.ring, s.group};
@@ -354,6 +381,13 @@ class attention_plan {
                      bytes(s.joint_gather, kv)});
   }
 
+  template <class Exec>
+  status load_kernel(const Exec& exec) const {
+    using mask_type = detail::planned_mask<Mask>;
+    if constexpr (!interval_mask<mask_type> && detail::takes_mask<Kernel, mask_type>())
+      if (!setup_.intervals) return Kernel::template load<T, Out, mask_type>(exec, options_.passes);
+    return Kernel::template load<T, Out, by_intervals>(exec, options_.passes);
+  }
   /// Writes the tables and reserves room in the groups for the most messages that one launch posts.
   template <class Exec>
   status bind(const seqpar::memory& given, Exec exec) {

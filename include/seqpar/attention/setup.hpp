@@ -10,6 +10,7 @@
 #include <seqpar/attention/shape.hpp>
 #include <seqpar/communicator/mesh.hpp>
 #include <seqpar/kernel/tables.hpp>
+#include <seqpar/kernel/transpose.hpp>
 #include <seqpar/mask/intervals.hpp>
 
 namespace seqpar {
@@ -86,7 +87,8 @@ template <class Mesh, class QLayout, class KvLayout, class Mask>
 class setup_builder {
  public:
   setup_builder(const Mesh& team, const QLayout& q, const KvLayout& kv, const Mask& mask, const attention_shape& shape,
-                const attention_options& options, index_t query_tile, index_t key_tile, bool by_keys)
+                const attention_options& options, index_t query_tile, index_t key_tile, bool by_keys,
+                index_t most_rectangles)
       : team_(team),
         q_(q),
         kv_(kv),
@@ -94,7 +96,8 @@ class setup_builder {
         options_(options),
         query_tile_(query_tile),
         key_tile_(key_tile),
-        by_keys_(by_keys) {
+        by_keys_(by_keys),
+        most_rectangles_(most_rectangles) {
     s_.shape = shape;
     s_.ring_size = team.ring_size();
     s_.group_size = team.all_to_all_size();
@@ -247,19 +250,21 @@ class setup_builder {
                             *runs[p], [&](index_t q) { return *try_key_intervals(mask_, q); }, k_tokens_, query_tile_)
                       : lower_positions(*runs[p], query_tile_);
       part.keys.clear();
-      part.keys.push_back(lower_keys(kv_runs_[static_cast<std::size_t>(s_.ring)], part.rows, key_tile_));
-      part.keys.push_back(lower_keys(joint_keys, part.rows, key_tile_));
-      for (const ring_round& round : s_.rounds.rounds)
-        part.keys.push_back(lower_keys(round.keys, part.rows, key_tile_));
-      if (by_keys_)
-        for (key_rows& keys : part.keys) transpose(keys);
+      const auto add = [&](std::span<const run> keys) {
+        part.keys.push_back(lower_keys(keys, part.rows, key_tile_));
+        if (by_keys_) transpose(part.keys.back());
+        if (most_rectangles_ > 0) part.keys.back().rectangles = rectangles(part.rows.table(), keys, most_rectangles_);
+      };
+      add(kv_runs_[static_cast<std::size_t>(s_.ring)]);
+      add(joint_keys);
+      for (const ring_round& round : s_.rounds.rounds) add(round.keys);
     }
   }
   /// Over all queries of all members, so that every rank chooses the same form.
   bool all_fit() const {
-    if constexpr (interval_mask<Mask>) return true;
-    for (index_t q = 0; q < q_.token_count() + s_.shape.joint_q; ++q)
-      if (!try_key_intervals(mask_, q)) return false;
+    if constexpr (!interval_mask<Mask>)
+      for (index_t q = 0; q < q_.token_count() + s_.shape.joint_q; ++q)
+        if (!try_key_intervals(mask_, q)) return false;
     return true;
   }
 
@@ -270,6 +275,7 @@ class setup_builder {
   const attention_options& options_;
   index_t query_tile_, key_tile_, k_tokens_ = 0;
   bool by_keys_;
+  index_t most_rectangles_;
   std::vector<std::vector<run>> q_runs_, kv_runs_;
   std::vector<position_set> needs_;
   attention_setup s_;

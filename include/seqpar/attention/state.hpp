@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 
 #include <seqpar/types.hpp>
 #include <seqpar/views.hpp>
@@ -19,7 +18,7 @@ struct merge_weights {
   float first, second, lse;
 
   SEQPAR_HD static merge_weights of(float a, float b) {
-    const float none = -std::numeric_limits<float>::infinity();
+    const float none = -HUGE_VALF;
     if (b == none) return {a == none ? 0.0f : 1.0f, 0, a};
     if (a == none) return {0, 1, b};
     const float max = a > b ? a : b, ea = std::exp(a - max), eb = std::exp(b - max), sum = ea + eb;

@@ -47,7 +47,8 @@ class mesh {
     if (shape.ring < 1 || shape.all_to_all < 1) return wrong("ring and all_to_all must be at least 1");
     if (n % shape.ring != 0 || n / shape.ring != shape.all_to_all)
       return wrong("ring " + std::to_string(shape.ring) + " x all_to_all " + std::to_string(shape.all_to_all) +
-                   " is not the number of ranks, " + std::to_string(n));
+                   " is not the number of ranks, " + std::to_string(n) +
+                   "; start as many as the product, or give a list of so many ranks");
     std::vector<bool> seen(static_cast<std::size_t>(world.size()), false);
     for (int rank : ranks) {
       if (rank < 0 || rank >= world.size())

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,9 @@ class statement {
     bool opaque;
   };
   const std::vector<item>& items() const { return items_; }
+  /// The number by which all ranks know this plan since they agreed; 0 before.
+  index_t plan() const { return plan_; }
+  void plan(index_t number) { plan_ = number; }
 
   static constexpr std::uint64_t mix(std::uint64_t h, index_t value) {
     h ^= static_cast<std::uint64_t>(value) + 0x9E3779B97F4A7C15u + (h << 6) + (h >> 2);
@@ -90,7 +94,15 @@ class statement {
  private:
   const char* operation_;
   std::vector<item> items_;
+  index_t plan_ = 0;
 };
+
+/// Unlike what was drawn before, in all likelihood; never 0.
+inline index_t fresh_number(const void* here) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const auto place = static_cast<index_t>(reinterpret_cast<std::intptr_t>(here));
+  return static_cast<index_t>(statement::mix(statement::mix(5, static_cast<index_t>(now)), place) >> 1 | 1);
+}
 
 inline std::string list_of(const std::vector<int>& ranks) {
   std::string s = ranks.size() == 1 ? "rank " : "ranks ";
@@ -101,13 +113,23 @@ inline std::string list_of(const std::vector<int>& ranks) {
   return s;
 }
 
+/// What a status means, with the transport's report where it has one: the words of the rank that failed.
+template <class Transport>
+error told(const Transport& t, const status& s) {
+  if constexpr (requires { std::string(t.report()); })
+    if (const std::string report = t.report(); !report.empty())
+      return error(s.code(), s.message().substr(9) + ": " + report);
+  return error(s);
+}
+
 /// Compares the statements of all members; the same answer on each, which speaks of ranks of the transport in ascending
-/// order, whatever order a member believes in. Allocates; collective over the team.
+/// order, whatever order a member believes in. Numbers the plan by what its lowest rank draws. Allocates; collective
+/// over the team.
 template <class Mesh>
-failure agree(const Mesh& team, const statement& mine) {
+failure agree(const Mesh& team, statement& mine) {
   constexpr on_host exec{};
-  constexpr std::size_t slots = 32;
-  using record = std::array<index_t, slots>;
+  constexpr std::size_t slots = 31;
+  using record = std::array<index_t, slots + 1>;  // the last is a number for the plan
   std::vector<record> all(static_cast<std::size_t>(team.size()));
   std::vector<int> ranks = team.ranks();
   std::sort(ranks.begin(), ranks.end());
@@ -116,6 +138,7 @@ failure agree(const Mesh& team, const statement& mine) {
   };
   record& own = at(team.rank_of(team.index()));
   own.fill(0);
+  own[slots] = fresh_number(&own);
   for (std::size_t i = 0; i < mine.items().size() && i < slots; ++i) own[i] = mine.items()[i].value;
 
   auto group = team.transport().group();
@@ -128,7 +151,7 @@ failure agree(const Mesh& team, const statement& mine) {
   }
   status s = team.transport().launch(group, exec);
   if (s.ok()) s = team.transport().wait(group, exec);
-  if (!s.ok()) return error(s);
+  if (!s.ok()) return told(team.transport(), s);
   // Nobody leaves before all have all records, so that what is wrong is told alike on every rank. What fails from here
   // on belongs to what comes next.
   group.clear();
@@ -166,6 +189,7 @@ failure agree(const Mesh& team, const statement& mine) {
                                            " of " + std::to_string(team.size()) + "), got " + std::to_string(got) +
                                            " (" + list_of(other) + "); give every rank the same");
   }
+  mine.plan(all[0][slots]);
   return {};
 }
 

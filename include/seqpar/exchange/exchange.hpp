@@ -116,9 +116,8 @@ class exchange {
   template <class Exec>
   status forward(row_buffer in, row_buffer out, const seqpar::memory& given, Exec exec) const {
     const row_array owner = owned(in), wanter = wanted(out);
-    if (status s = ready(given, owner, wanter, detail::side::wanter); !s.ok()) return fail(s);
-    group_.clear();
-    group_.label({"exchange", 0});
+    if (status s = ready(given, owner, wanter, detail::side::wanter, exec); !s.ok()) return fail(s);
+    begin("exchange");
     if constexpr (gathering_group<group_type>)
       if (all_gather_) {  // a rank's own rows come with the others'
         for (index_t b = 0; b < options_.batch; ++b)
@@ -134,11 +133,10 @@ class exchange {
   template <class Exec>
   status inverse(row_buffer out, row_buffer in, const seqpar::memory& given, Exec exec) const {
     const row_array owner = owned(in), wanter = wanted(out);
-    if (status s = ready(given, owner, wanter, detail::side::owner); !s.ok()) return fail(s);
+    if (status s = ready(given, owner, wanter, detail::side::owner, exec); !s.ok()) return fail(s);
     if (!wanted_once_)
       return fail({errc::invalid_argument, "exchange: inverse needs every entry to be wanted once; use adjoint"});
-    group_.clear();
-    group_.label({"inverse exchange", 0});
+    begin("inverse exchange");
     post_inverse(group_, team_, way_, owner, wanter);
     return carry([&](const auto& work) { copy_own_back(work, way_, owner, wanter); }, given, exec);
   }
@@ -149,7 +147,7 @@ class exchange {
   status adjoint(row_buffer d_out, row_buffer d_in, const seqpar::memory& given, Exec exec) const {
     using Sum = std::conditional_t<std::same_as<T, double>, double, float>;
     const row_array owner = owned(d_in), wanter = wanted(d_out);
-    if (status s = ready(given, owner, wanter, detail::side::owner); !s.ok()) return fail(s);
+    if (status s = ready(given, owner, wanter, detail::side::owner, exec); !s.ok()) return fail(s);
     if (options_.passes == forward_only)
       return fail({errc::not_prepared, "exchange: planned for the forward pass only; plan with forward_backward"});
     if (column_bytes() % static_cast<index_t>(sizeof(T)) != 0)
@@ -173,8 +171,7 @@ class exchange {
                                     detail::wanter_block(wanter, way_.own(), n), write::add);
       });
     } else {
-      group_.clear();
-      group_.label({"adjoint exchange", 0});
+      begin("adjoint exchange");
       post_add(group_, team_, way_, wanter, mine.staging);
       if (status s = carry([](const auto&) {}, given, exec); !s.ok()) return s;
       add_up<Sum, T>(work, team_.index(), way_, sums, wanter, mine.staging);
@@ -228,6 +225,11 @@ class exchange {
     }
     return {};
   }
+  /// An empty group for the messages of one run.
+  void begin(const char* stage) const {
+    group_.clear();
+    group_.label({stage, 0, said_.plan()});
+  }
   struct scratch {
     std::byte* staging;
     std::byte* sums;
@@ -242,12 +244,12 @@ class exchange {
     return s;
   }
   index_t pack_bytes() const {
+    const index_t messages = packed_bytes(way_, options_.batch, column_bytes());
+    if (!gathering_group<group_type> || !all_gather_) return messages;
     const auto whole = [&](index_t rows, index_t columns) {
       return round_up(rows * columns * column_bytes(), pack_alignment) * options_.batch;
     };
-    return all_gather_ && gathering_group<group_type>
-               ? whole(own_rows_, own_columns_) + whole(wanted_rows_, wanted_columns_)
-               : packed_bytes(way_, options_.batch, column_bytes());
+    return std::max(messages, whole(own_rows_, own_columns_) + whole(wanted_rows_, wanted_columns_));
   }
   bool sums_travel() const { return options_.convention == gradient::sum || wanted_once_; }
   index_t column_bytes() const { return options_.row_bytes / options_.columns; }
@@ -263,8 +265,9 @@ class exchange {
   row_array owned(const row_buffer& b) const { return array(b, own_rows_, own_columns_); }
   row_array wanted(const row_buffer& b) const { return array(b, wanted_rows_, wanted_columns_); }
 
-  status ready(const seqpar::memory& given, const row_array& owner, const row_array& wanter,
-               detail::side written) const {
+  template <class Exec>
+  status ready(const seqpar::memory& given, const row_array& owner, const row_array& wanter, detail::side written,
+               const Exec& exec) const {
     if (!prepared_) return {errc::not_prepared, "exchange: call prepare first"};
     if (status s = check_memory(given, memory()); !s.ok()) return s;
     const detail::placed_array o{owner, own_rows_, own_columns_}, w{wanter, wanted_rows_, wanted_columns_};
@@ -282,6 +285,10 @@ class exchange {
       return {errc::overlapping_buffers, "exchange: memory.scratch overlaps in or out; give separate memory"};
     if (!one_buffer && may_share(o, w))
       return {errc::overlapping_buffers, "exchange: in and out overlap; give separate buffers"};
+    for (const auto& [name, array] : {std::pair{"in (d_in)", o}, {"out (d_out)", w}, {"memory.scratch", work}})
+      if (const char* text =
+              array.has_bytes() ? detail::problem_of_memory(space_of(exec), array.array.pointer) : nullptr)
+        return {errc::invalid_argument, text, -1, name};
     return {};
   }
   template <class Own, class Exec>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <concepts>
-#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -111,7 +110,6 @@ class neighbour_exchange {
 
   template <class T, class Exec>
   status forward(row_buffer in, row_buffer out, const T& ignore, const seqpar::memory& given, Exec exec) const {
-    runs_on_host<Exec>();
     in = detail::whole_rows(in, rows_, options_);
     out = detail::whole_rows(out, rows_, options_);
     const detail::placed_array to = detail::placed(out, rows_, options_);
@@ -121,15 +119,11 @@ class neighbour_exchange {
       return fail({errc::invalid_argument,
                    "exchange: ignore is not of the type of the elements; an integer is a whole column of a row"});
     if (status s = moves_.forward(in, out, given, exec); !s.ok()) return s;
+    const auto work = space_of(exec);
     for (index_t b = 0; b < options_.batch; ++b)
       for (const run& rows : ignored_)
-        for (index_t i = 0; i < rows.count; ++i)
-          for (index_t column = 0; column < options_.columns; ++column) {
-            std::byte* at = static_cast<std::byte*>(to.array.rows(b, rows.at(i), 1, 1, column, 1).pointer);
-            for (index_t e = 0; e < to.array.column_bytes; e += static_cast<index_t>(sizeof(T)))
-              std::memcpy(at + e, &ignore, sizeof(T));
-          }
-    return {};
+        work.fill(to.array.rows(b, rows.first, rows.count, rows.step, 0, options_.columns), ignore);
+    return work.outcome();
   }
 
   template <summable T, class Exec>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -29,7 +28,8 @@ struct sum_options {
 /// out[e] = Σ_s in[e] of member s, on every member, added in ascending s: the same bits everywhere and in every run.
 /// Meant for small vectors (counts, scalars, norms): every rank gets all contributions in one step.
 ///
-/// Memory: scratch for the contributions. Runs allocate nothing; `in` and `out` may be the same.
+/// Memory: scratch for the contributions. Runs allocate nothing. `in` and `out` are the same or lie apart, where exec
+/// says: spans of device memory on a stream.
 /// Adjoint: Σ_s d_out of member s where each rank used the sum for itself (gradient::sum), d_out where all ranks used
 /// it alike (gradient::replicated).
 template <addable T, transport Transport>
@@ -42,7 +42,7 @@ class all_reduce {
   index_t bytes_sent() const { return gather_.bytes_sent(); }
   memory_sizes memory() const {
     carver c;
-    parts(c);
+    walk(c);
     return {.scratch = c.bytes()};
   }
   template <class Exec>
@@ -57,25 +57,26 @@ class all_reduce {
 
   template <class Exec>
   status forward(std::span<const T> in, std::span<T> out, const seqpar::memory& given, Exec exec) const {
-    runs_on_host<Exec>();
+    using Sum = sum_type<T>;
     if (status s = check(in, out, given); !s.ok()) return fail(s);
     carver c(given.scratch);
-    const T* all = parts(c);
-    if (status s = gather_.forward(in.data(), all, given, exec); !s.ok()) return s;
-    for (index_t e = 0; e < elements_; ++e) {
-      sum_type<T> sum(0);
-      for (int s = 0; s < team_.size(); ++s) sum += static_cast<sum_type<T>>(all[s * elements_ + e]);
-      out[static_cast<std::size_t>(e)] = T(sum);
-    }
-    return {};
+    const contributions mine = walk(c);
+    if (status s = gather_.forward(in.data(), mine.parts, given, exec); !s.ok()) return s;
+    const auto work = space_of(exec);
+    const block result = bytes_of(out.data()), sums = std::same_as<Sum, T> ? result : bytes_of(mine.sums);
+    work.zero(sums);
+    for (int s = 0; s < team_.size(); ++s)
+      work.template store<Sum, T>(sums, bytes_of(mine.parts + s * elements_), write::add);
+    if constexpr (!std::same_as<Sum, T>) work.template store<T, Sum>(result, sums, write::assign);
+    return work.outcome();
   }
   template <class Exec>
   status adjoint(std::span<const T> d_out, std::span<T> d_in, const seqpar::memory& given, Exec exec) const {
     if (convention_ == gradient::sum) return forward(d_out, d_in, given, exec);
-    runs_on_host<Exec>();
     if (status s = check(d_out, d_in, given); !s.ok()) return fail(s);
-    if (!d_in.empty()) std::memmove(d_in.data(), d_out.data(), d_in.size_bytes());
-    return {};
+    const auto work = space_of(exec);
+    if (d_in.data() != d_out.data()) work.copy(bytes_of(d_in.data()), bytes_of(d_out.data()));
+    return work.outcome();
   }
   /// Tells the peers that this rank does not come.
   status fail(status s) const {
@@ -95,10 +96,21 @@ class all_reduce {
         return {errc::overlapping_buffers, "all_reduce: memory.scratch overlaps in or out; give separate memory"};
     return {};
   }
-  /// The members' contributions, behind the scratch of the gather itself.
-  T* parts(carver& c) const {
+  struct contributions {
+    T* parts;           ///< of all members
+    sum_type<T>* sums;  ///< where they are not of T
+  };
+  /// Behind the scratch of the gather itself.
+  contributions walk(carver& c) const {
     c.take<std::byte>(gather_.memory().scratch);
-    return c.take<T>(elements_ * team_.size());
+    contributions s{};
+    s.parts = c.take<T>(elements_ * team_.size());
+    if constexpr (!std::same_as<sum_type<T>, T>) s.sums = c.take<sum_type<T>>(elements_);
+    return s;
+  }
+  template <class E>
+  block bytes_of(const E* array) const {
+    return dense_block(array, elements_ * static_cast<index_t>(sizeof(E)));
   }
 
   mesh<Transport> team_;
@@ -197,6 +209,7 @@ struct mean {
 /// Adjoint: d_losses[i] = d_mean · weight() for valid tokens, else 0. gradient::replicated: the mean is one scalar that
 /// all ranks have (the usual loss); gradient::sum: each rank went on with it for itself, d_mean is summed over ranks.
 /// Sums are made in double, in the order of tokens, then of ranks: the same bits on every rank. Runs allocate nothing.
+/// Losses are read on the host; those of device memory: cuda::token_mean.
 template <transport Transport>
 class token_mean {
  public:
@@ -220,6 +233,7 @@ class token_mean {
 
   template <class T, class Valid, class Exec>
   status forward(std::span<const T> losses, Valid&& valid, mean& out, const seqpar::memory& given, Exec exec) const {
+    runs_on_host<Exec>();
     double loss = 0, tokens = 0;
     for (std::size_t i = 0; i < losses.size(); ++i)
       if (valid(static_cast<index_t>(i))) {
@@ -235,6 +249,7 @@ class token_mean {
   template <class T, class Valid, class Exec>
   status adjoint(double d_mean, const mean& of, Valid&& valid, std::span<T> d_losses, const seqpar::memory& given,
                  Exec exec) const {
+    runs_on_host<Exec>();
     if (convention_ == gradient::sum) {
       double sums[2] = {d_mean, 0};
       if (status s = add_up(sums, given, exec); !s.ok()) return s;

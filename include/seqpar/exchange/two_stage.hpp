@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,7 +135,8 @@ class two_stage_exchange {
   template <class Exec>
   status forward(row_buffer visual, row_buffer text, row_buffer out, const seqpar::memory& given, Exec exec) const {
     const views v = all(visual, text, out);
-    if (status s = detail::check_buffers({v.out}, {v.visual, v.text}, given.scratch, memory().scratch); !s.ok())
+    if (status s = detail::check_buffers(arrays{v.out}, arrays{v.visual, v.text}, given.scratch, memory().scratch);
+        !s.ok())
       return fail(s);
     if (status s = moves_.forward(visual, out, given, exec); !s.ok()) return s;
     const auto work = space_of(exec);
@@ -146,7 +148,8 @@ class two_stage_exchange {
   status adjoint(row_buffer d_out, row_buffer d_visual, row_buffer d_text, const seqpar::memory& given,
                  Exec exec) const {
     const views v = all(d_visual, d_text, d_out);
-    if (status s = detail::check_buffers({v.visual, v.text}, {v.out}, given.scratch, memory().scratch); !s.ok())
+    if (status s = detail::check_buffers(arrays{v.visual, v.text}, arrays{v.out}, given.scratch, memory().scratch);
+        !s.ok())
       return fail(s);
     if (status s = moves_.template adjoint<T>(d_out, d_visual, given, exec); !s.ok()) return s;
     const auto work = space_of(exec);
@@ -156,6 +159,7 @@ class two_stage_exchange {
   }
 
  private:
+  using arrays = std::initializer_list<detail::placed_array>;
   struct views {
     detail::placed_array visual, text, out;
   };

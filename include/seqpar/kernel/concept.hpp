@@ -6,13 +6,17 @@
 #include <concepts>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <seqpar/mask/concept.hpp>
+#include <seqpar/space/host.hpp>
 #include <seqpar/types.hpp>
 #include <seqpar/views.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
+
+struct rectangle;  // kernel/rectangles.hpp
 
 /// Up to kernel's query_tile consecutive query rows.
 struct query_tile {
@@ -49,6 +53,7 @@ struct key_table {
   std::span<const tile_range> ranges;
   std::span<const std::int32_t> first_query_range{};  ///< empty unless the kernel has walks_by_keys
   std::span<const tile_range> query_ranges{};
+  const std::vector<rectangle>* rectangles = nullptr;  ///< host memory; null unless so few suffice (most_rectangles)
   constexpr std::int32_t position_of(const key_tile& tile, std::int32_t i) const {
     return tile.step == key_tile::irregular ? positions[static_cast<std::size_t>(tile.row + i)]
                                             : tile.position + i * tile.step;
@@ -114,21 +119,40 @@ struct backward_call {
 /// The mask as the kernel sees it when its intervals are in the tables. Otherwise a functor allows(q, k) on positions.
 struct by_intervals {};
 
-/// A kernel computes one call on one processor; it knows nothing of ranks. A value without state. One that runs
-/// elsewhere is called with the executor as a third argument; it may return a status.
+/// A kernel computes one call on one processor; it knows nothing of ranks. A value without state.
 ///
 ///   query_tile_rows, key_tile_rows                static: the largest tiles it takes
 ///   workspace_bytes(qk_dim, v_dim)                static: scratch per call, a multiple of memory_alignment
 ///   forward(call, mask), backward(call, mask)     mask: by_intervals, or any type with allows(q, k)
-///   walks_by_keys                                 optional: its tables say by key tile, too, who visits
+///   forward(call, mask, exec), backward(…)        the same given to an executor other than on_host
+///
+/// Either form, or both; each may return a status. Optional:
+///
+///   walks_by_keys        true: its tables say by key tile, too, who visits
+///   most_rectangles      its tables come with rectangles, too, where no more than so many say the same; and its
+///                        workspace is workspace_bytes(batch, heads, q_rows, qk_dim, v_dim), static
+///   takes_mask<Mask>     false where it cannot ask a mask of this type; plans then refuse masks that do not fit in two
+///                        intervals
 template <class K>
-concept block_kernel = std::copyable<K> && requires(const K& kernel, index_t n, const forward_call<float, float>& f,
-                                                    const backward_call<float>& b, by_intervals mask) {
+concept block_kernel = std::copyable<K> && requires(index_t n) {
   { K::query_tile_rows } -> std::convertible_to<index_t>;
   { K::key_tile_rows } -> std::convertible_to<index_t>;
   { K::workspace_bytes(n, n) } -> std::convertible_to<index_t>;
-  kernel.forward(f, mask);
-  kernel.backward(b, mask);
+};
+
+/// Does it compute where Exec says?
+template <class K, class Exec = on_host>
+concept computes_on = block_kernel<K> && requires(const K& kernel, const forward_call<float, float>& f,
+                                                  const backward_call<float>& b, by_intervals mask, const Exec& exec) {
+  requires(std::same_as<Exec, on_host> &&
+           requires {
+             kernel.forward(f, mask);
+             kernel.backward(b, mask);
+           }) ||
+      requires {
+    kernel.forward(f, mask, exec);
+    kernel.backward(b, mask, exec);
+  };
 };
 
 namespace detail {
@@ -136,6 +160,16 @@ template <class K>
 constexpr bool walks_by_keys() {
   if constexpr (requires { K::walks_by_keys; }) return K::walks_by_keys;
   return false;
+}
+template <class K>
+constexpr index_t most_rectangles() {
+  if constexpr (requires { K::most_rectangles; }) return K::most_rectangles;
+  return 0;
+}
+template <class K, class Mask>
+constexpr bool takes_mask() {
+  if constexpr (requires { K::template takes_mask<Mask>; }) return K::template takes_mask<Mask>;
+  return true;
 }
 }  // namespace detail
 

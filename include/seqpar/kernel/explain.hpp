@@ -9,8 +9,8 @@
 namespace seqpar {
 inline namespace v0_1 {
 
-/// static_assert(explain_kernel<my_kernel>()): true, or an error that names what is missing.
-template <class K>
+/// static_assert(explain_kernel<my_kernel>()), or <my_kernel, my_exec>: true, or an error that names what is missing.
+template <class K, class Exec = on_host>
 constexpr bool explain_kernel() {
   static_assert(std::copyable<K>, "[seqpar] a kernel is a value without state: it must be copyable");
   static_assert(
@@ -24,15 +24,12 @@ constexpr bool explain_kernel() {
         { K::workspace_bytes(n, n) } -> std::convertible_to<index_t>;
       },
       "[seqpar] a kernel needs: static index_t workspace_bytes(index_t qk_dim, index_t v_dim);");
-  static_assert(
-      requires(const K& kernel, const forward_call<float, float>& call) { kernel.forward(call, by_intervals{}); },
-      "[seqpar] a kernel needs: template <class T, class Out, class Mask> "
-      "void forward(const forward_call<T, Out>& call, const Mask& mask) const;");
-  static_assert(
-      requires(const K& kernel, const backward_call<float>& call) { kernel.backward(call, by_intervals{}); },
-      "[seqpar] a kernel needs: template <class T, class Mask> "
-      "void backward(const backward_call<T>& call, const Mask& mask) const;");
-  return block_kernel<K>;
+  static_assert(computes_on<K, Exec>,
+                "[seqpar] a kernel needs: template <class T, class Out, class Mask> "
+                "void forward(const forward_call<T, Out>& call, const Mask& mask) const; and template <class T, class "
+                "Mask> void backward(const backward_call<T>& call, const Mask& mask) const; with the executor as a "
+                "third argument where it is not on_host");
+  return computes_on<K, Exec>;
 }
 
 }  // namespace v0_1

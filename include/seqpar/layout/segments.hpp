@@ -73,7 +73,7 @@ struct segments {
  private:
   constexpr std::span<const run> runs_of(int rank) const {
     const index_t begin = offsets[static_cast<std::size_t>(rank)], end = offsets[static_cast<std::size_t>(rank) + 1];
-    return runs.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    return {runs.data() + begin, static_cast<std::size_t>(end - begin)};
   }
   static constexpr index_t rows_in(std::span<const run> list) {
     index_t rows = 0;

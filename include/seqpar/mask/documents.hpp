@@ -105,7 +105,7 @@ struct documents {
   }
 
  private:
-  using table = std::span<const index_t>;
+  using table = table_view<index_t>;
   SEQPAR_HD static constexpr index_t size_of(table t) { return static_cast<index_t>(t.size()); }
   SEQPAR_HD static constexpr index_t at(table t, index_t i) { return t[static_cast<std::size_t>(i)]; }
   /// The first document that ends after p: empty ones are passed over.

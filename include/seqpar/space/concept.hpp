@@ -15,21 +15,37 @@ inline namespace v0_1 {
 ///
 ///   copy(to, from)                to[k] = from[k], bytes in the order of each block (copy.hpp)
 ///   zero(at)                      at[k] = 0
+///   fill(at, value)               at[i] = value, elements of value's type
 ///   store<To, From>(to, from, w)  to[i] = from[i], or to[i] += from[i]; elements, blocks of the same shape, one
-///   rounding row_dots(x, y, minus, to)     to[b, h, t] = Σ_d x[b, t, h, d]·y[b, t, h, d] − minus[b, h, t], in fp32;
-///   minus may be null upload(to, from, bytes)       from host memory that may be reused at once; for prepare outcome()
-///   ok, or the first of these calls that failed finish()                      waits until all is done; for prepare
+///                                 rounding
+///   row_dots(x, y, minus, to)     to[b, h, t] = Σ_d x[b, t, h, d]·y[b, t, h, d] − minus[b, h, t], in fp32; minus may
+///                                 be null
+///   upload(to, from, bytes)       from host memory that may be reused at once; for prepare
+///   outcome()                     ok, or the first of these calls that failed
+///   finish()                      waits until all is done; for prepare
+///   problem_of(p)                 optional: nullptr, or why this memory is not for this space
 template <class S>
 concept space = requires(const S& s, const block& b, const rows_view<const float>& x, const heads_view<const float>& y,
                          const heads_view<float>& z, void* to, const void* from, index_t n) {
   s.copy(b, b);
   s.zero(b);
+  s.fill(b, n);
   s.template store<float, float>(b, b, write::assign);
   s.row_dots(x, x, y, z);
   s.upload(to, from, n);
   { s.outcome() } -> std::same_as<status>;
   { s.finish() } -> std::same_as<status>;
 };
+
+namespace detail {
+template <space S>
+const char* problem_of_memory(const S& work, const void* p) {
+  if constexpr (requires { work.problem_of(p); })
+    return work.problem_of(p);
+  else
+    return nullptr;
+}
+}  // namespace detail
 
 /// What the caller of a run names: `on_host{}`, or streams.
 template <class E>

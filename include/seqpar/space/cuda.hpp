@@ -17,11 +17,16 @@ inline status status_of(cudaError_t e, const char* what) {
   return e == cudaSuccess ? status{} : status{errc::transport_failed, what, -1, cudaGetErrorString(e)};
 }
 
+/// to[k] = from[k] in stream order.
+using block_copier = cudaError_t(const block& to, const block& from, cudaStream_t);
+inline block_copier copy_block;
+
 /// Where a call runs: kernels and copies on `compute`, messages on `exchange`, both of the current device; the call
 /// returns when its work is given to them. The two may be one stream, and then nothing overlaps.
 struct on_stream {
   cudaStream_t compute = nullptr, exchange = nullptr;
-  int sm_margin = 0;  ///< multiprocessors that kernels leave to the exchange
+  int sm_margin = 0;                 ///< multiprocessors that kernels leave to the exchange
+  block_copier* pack = &copy_block;  ///< how a transport packs blocks that are not one piece
 };
 
 /// A mark in a stream's work. Made on the current device, without timing.
@@ -70,6 +75,13 @@ class crossing {
   event forked_, done_;
 };
 
+namespace detail {
+/// May rows lie so for the runtime's 2-D copies? Their pitch has 31 bits (cudaDevAttrMaxPitch).
+inline bool pitched(const block& b) {
+  return b.row_stride >= b.column_bytes && b.row_stride < index_t{1} << 31;
+}
+}  // namespace detail
+
 /// to[k] = from[k] in stream order. The copy is cut into as few 1-D or 2-D copies as the strides allow.
 inline cudaError_t copy_block(const block& to, const block& from, cudaStream_t stream) {
   if (from.bytes() == 0) return cudaSuccess;
@@ -77,10 +89,10 @@ inline cudaError_t copy_block(const block& to, const block& from, cudaStream_t s
     const auto width = static_cast<std::size_t>(f.column_bytes), rows = static_cast<std::size_t>(f.rows);
     if (t.rows == 1 || (t.row_stride == f.column_bytes && f.row_stride == f.column_bytes))
       return cudaMemcpyAsync(t.pointer, f.pointer, width * rows, cudaMemcpyDefault, stream);
-    if (t.row_stride >= t.column_bytes && f.row_stride >= f.column_bytes)
+    if (detail::pitched(t) && detail::pitched(f))
       return cudaMemcpy2DAsync(t.pointer, static_cast<std::size_t>(t.row_stride), f.pointer,
                                static_cast<std::size_t>(f.row_stride), width, rows, cudaMemcpyDefault, stream);
-    for (index_t r = 0; r < f.rows; ++r)  // a stride that goes backwards
+    for (index_t r = 0; r < f.rows; ++r)  // a stride that goes backwards, or far
       if (const cudaError_t e =
               cudaMemcpyAsync(seqpar::detail::byte_at(t, r * t.row_stride),
                               seqpar::detail::byte_at(f, r * f.row_stride), width, cudaMemcpyDefault, stream);
@@ -119,13 +131,6 @@ inline cudaError_t copy_block(const block& to, const block& from, cudaStream_t s
   return cudaSuccess;
 }
 
-/// to[i] = from[i], or to[i] += from[i]: a kernel. Defined by <seqpar/cuda.cuh> alone.
-template <class To, class From>
-struct store_kernel;
-/// to[b, h, t] = Σ_d x·y − minus: a kernel. Defined by <seqpar/cuda.cuh> alone.
-template <class X, class Y>
-struct row_dots_kernel;
-
 /// What `compute` is given in the order of the calls. Copies and zeros come from the runtime; sums need kernels.
 class stream_space {
  public:
@@ -140,31 +145,39 @@ class stream_space {
       const auto width = static_cast<std::size_t>(b.column_bytes), rows = static_cast<std::size_t>(b.rows);
       if (b.rows == 1)
         note(cudaMemsetAsync(first, 0, width, stream_));
-      else if (b.row_stride >= b.column_bytes)
+      else if (detail::pitched(b))
         note(cudaMemset2DAsync(first, static_cast<std::size_t>(b.row_stride), 0, width, rows, stream_));
       else
         for (index_t r = 0; r < b.rows; ++r) note(cudaMemsetAsync(first + r * b.row_stride, 0, width, stream_));
     }
   }
+  template <class T>
+  void fill(const block&, const T&) const {
+    needs_kernels<T>();
+  }
   template <class To, class From>
-  void store(const block& to, const block& from, write how) const {
-    static_assert(
-        requires { sizeof(store_kernel<To, From>); },
-        "[seqpar] sums on a stream need kernels: include <seqpar/cuda.cuh> and compile with nvcc");
-    note(store_kernel<To, From>::launch(to, from, how, stream_));
+  void store(const block&, const block&, write) const {
+    needs_kernels<To>();
   }
   template <class X, class Y>
-  void row_dots(const rows_view<const X>& x, const rows_view<const Y>& y, const heads_view<const float>& minus,
-                const heads_view<float>& to) const {
-    static_assert(
-        requires { sizeof(row_dots_kernel<X, Y>); },
-        "[seqpar] sums on a stream need kernels: include <seqpar/cuda.cuh> and compile with nvcc");
-    note(row_dots_kernel<X, Y>::launch(x, y, minus, to, stream_));
+  void row_dots(const rows_view<const X>&, const rows_view<const Y>&, const heads_view<const float>&,
+                const heads_view<float>&) const {
+    needs_kernels<X>();
   }
   void upload(void* to, const void* from, index_t bytes) const {
     if (bytes > 0) note(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_));
   }
+  /// Memory of the host alone is out of these streams' reach, unless the device reads through the host's page tables.
+  static const char* problem_of(const void* p) {
+    cudaPointerAttributes at{};
+    int device = 0, reads_pageable = 0;
+    if (cudaPointerGetAttributes(&at, p) != cudaSuccess || at.type != cudaMemoryTypeUnregistered) return nullptr;
+    if (cudaGetDevice(&device) == cudaSuccess)
+      cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess, device);
+    return reads_pageable ? nullptr : "cuda: a buffer is host memory; give memory of the device";
+  }
   status outcome() const { return status_of(first_, "cuda: a call of the runtime failed"); }
+  cudaError_t first_error() const { return first_; }
   status finish() const {
     note(cudaStreamSynchronize(stream_));
     return outcome();
@@ -177,6 +190,12 @@ class stream_space {
   cudaStream_t stream_;
 
  private:
+  template <class T>
+  static void needs_kernels() {
+    static_assert(sizeof(T) == 0,
+                  "[seqpar] this call adds or fills, which on a stream needs kernels: give it cuda::on_device of "
+                  "<seqpar/cuda.cuh>, compiled by nvcc");
+  }
   mutable cudaError_t first_ = cudaSuccess;
 };
 

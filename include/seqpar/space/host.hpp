@@ -49,6 +49,13 @@ class host_space {
         std::memset(detail::element_at<std::byte>(at, r, c), 0, static_cast<std::size_t>(at.column_bytes));
     }
   }
+  template <class T>
+  void fill(const block& at, const T& value) const {
+    for (index_t r = 0; r < at.rows; ++r)
+      for (index_t c = 0; c < at.columns; ++c)
+        for (index_t k = 0; k < at.column_bytes; k += static_cast<index_t>(sizeof(T)))
+          std::memcpy(detail::element_at<std::byte>(at, r, c) + k, &value, sizeof(T));
+  }
   template <class To, class From>
   void store(const block& to, const block& from, write how) const {
     const index_t n = from.column_bytes / static_cast<index_t>(sizeof(From));

@@ -18,10 +18,12 @@ inline namespace v0_1 {
 /// memory.
 enum class transport_access { contiguous_only, strided, peer_memory };
 
-/// What a message is, for reports: a literal and a round. `rank 2 waits for 512 KiB from rank 1 (dK/dV, round 2)`.
+/// What a message is, for reports: a literal and a round. `rank 2 waits for 512 KiB from rank 1 (dK/dV, round 2)`. And
+/// to which plan it belongs, where prepare's agreement gave it a number: the two sides of a message name one plan.
 struct message_label {
   const char* stage = "message";
   index_t round = 0;
+  index_t plan = 0;  ///< 0: none
 };
 
 /// A group collects messages and launches them together. Messages between one pair of ranks are matched in the order in

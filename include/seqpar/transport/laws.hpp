@@ -42,6 +42,7 @@ class transport_laws {
     }
     law("all the way round: a ring of any size, odd ones too", 1 + o.repetitions / 10,
         [&](index_t i) { round_trip(i); });
+    law("an empty group comes and goes, reserved or not", 1, [&](index_t) { nothing(); });
     law("a group can be cleared and used again", 1 + o.repetitions / 10, [&](index_t i) { reuse(i); });
     if (o.large_bytes > 0 && T::access != transport_access::contiguous_only)
       law("a message may have more than 2^31 bytes", 1, [&](index_t) { large(o.large_bytes); });
@@ -215,6 +216,11 @@ class transport_laws {
     }
     for (int r = 0; r < t_.size(); ++r) all += value(r, 0, i);
     expect(sum == all);
+  }
+  void nothing() {
+    group unreserved = t_.group(), reserved = make(1, 1);
+    exchange(unreserved);
+    exchange(reserved);
   }
   void reuse(index_t i) {
     group g = make(1, 1);

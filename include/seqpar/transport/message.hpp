@@ -45,7 +45,7 @@ class message_list {
     for (auto& list : hulls_) list.clear();
     count_[0] = count_[1] = 0;
     problem_ = {};
-    memory_checked_ = false;
+    memory_checked_ = launched_ = false;
   }
   void label(const message_label& l) noexcept { label_ = l; }
   void send(const block& b, int peer) noexcept { add(direction::send, b, peer); }
@@ -54,6 +54,9 @@ class message_list {
   std::span<M> messages() noexcept { return messages_; }
   std::span<const M> messages() const noexcept { return messages_; }
   bool empty() const noexcept { return messages_.empty(); }
+  /// Whether launch said so since clear(); an empty group needs no launch to be waited for.
+  bool launched() const noexcept { return launched_ || empty(); }
+  void mark_launched() noexcept { launched_ = true; }
   bool full(direction way) const noexcept { return count_[index_of(way)] == capacity_[index_of(way)]; }
 
   /// ok, or the first thing that is wrong with the messages, whatever memory they point to.
@@ -141,7 +144,7 @@ class message_list {
   int ranks_ = 0;
   message_label label_{};
   status problem_{};
-  bool memory_checked_ = false;
+  bool memory_checked_ = false, launched_ = false;
 };
 
 /// "512 KiB", "1.5 MiB"; not rounded up.
@@ -158,6 +161,11 @@ inline std::string bytes_text(index_t bytes) {
 /// "dK/dV, round 2"
 inline std::string label_text(const message_label& l) {
   return std::string(l.stage) + ", round " + std::to_string(l.round);
+}
+
+/// Two messages that their ranks mean differently. Messages of no plan may meet any.
+inline bool of_two_plans(const message_label& a, const message_label& b) {
+  return a.plan != 0 && b.plan != 0 && a.plan != b.plan;
 }
 
 /// "rank 2 waits for 512 KiB from rank 1 (dK/dV, round 2)"

@@ -118,6 +118,7 @@ class group {
 ///   must. One message is one MPI message of any size. launch and wait allocate nothing, but MPI may: for messages, and
 ///   for the datatype of a shape that was not met lately.
 ///   Fails: timed_out (naming the peer), peer_failed (naming the rank), size_mismatch (naming the peer),
+///   ranks_disagree (plans were run in different orders),
 ///   transport_failed (MPI's own words are in report()), and at once, before anything is posted, invalid_argument and
 ///   overlapping_buffers. After a failure in wait, or abort(), the job ends, or is to be ended (after_failure): there
 ///   is no way back, and memory of messages under way is to be kept till then.
@@ -136,6 +137,10 @@ class transport {
     if (g.world_ != world_) return {errc::invalid_argument, "mpi: the group was made by another transport"};
     if (const status wrong = g.list_.problem(); !wrong.ok()) return wrong;
     if (!world_->failure_.ok()) return world_->failure_;
+    if (!world_->callable())
+      return {errc::invalid_argument,
+              "mpi: MPI allows calls from the thread that initialised it only; ask MPI_Init_thread for "
+              "MPI_THREAD_SERIALIZED"};
     if (g.state_ == group_type::state::under_way)
       return {errc::invalid_argument, "mpi: the group is under way; wait for it before it is launched again"};
     const auto all = g.list_.messages();
@@ -157,11 +162,11 @@ class transport {
   status check() const noexcept {
     return world_->hear([&] { return "rank " + std::to_string(rank()) + " is running"; });
   }
-  /// This rank gives up; `why`, or else the status's own text, goes into the report.
+  /// This rank gives up; `why`, or else the status's own words, go into the report.
   void abort(const status& s, std::string_view why = {}) const noexcept {
-    std::string text =
-        "rank " + std::to_string(rank()) + " gave up (its last messages: " + label_text(world_->last_) + "): ";
-    text += why.empty() ? std::string_view(s.text()) : why;
+    std::string text = "rank " + std::to_string(rank()) + " gave up";
+    if (world_->last_) text += " (its last messages: " + label_text(*world_->last_) + ")";
+    text += ": " + (why.empty() ? s.words() : std::string(why));
     static_cast<void>(
         world_->fail({errc::peer_failed, "mpi: a rank gave up", rank()}, world::notice::kind::failed, text));
   }
@@ -179,8 +184,8 @@ class transport {
       if (type == MPI_DATATYPE_NULL) return error;
     }
     if (m.way == direction::receive)
-      return MPI_Irecv(m.data.pointer, count, type, m.peer, world::message_tag, world_->comm_, &request);
-    return MPI_Isend(m.data.pointer, count, type, m.peer, world::message_tag, world_->comm_, &request);
+      return MPI_Irecv(m.data.pointer, count, type, m.peer, world::tag_of(m.label), world_->comm_, &request);
+    return MPI_Isend(m.data.pointer, count, type, m.peer, world::tag_of(m.label), world_->comm_, &request);
   }
 
   status wait_until(group_type& g, detail::instant until) const noexcept {
@@ -196,6 +201,7 @@ class transport {
         const bool late = detail::passed(until);
         if (patience.pause() || late)
           if (const status s = world_->hear([&] { return g.waits(); }); !s.ok()) return give_up(g, s);
+        doubt(g);
         if (late) return too_late(g);
       }
     }
@@ -220,6 +226,9 @@ class transport {
         MPI_Error_class(g.statuses_[k].MPI_ERROR, &wrong);
       if (wrong != MPI_SUCCESS && wrong != MPI_ERR_TRUNCATE) return engine_failed(g, g.statuses_[k].MPI_ERROR);
       if (m.way == direction::send) continue;
+      int unmet = 0;
+      MPI_Test_cancelled(&g.statuses_[k], &unmet);
+      if (unmet) return other_plan(g, m);
       MPI_Count got = 0;
       MPI_Get_elements_x(&g.statuses_[k], MPI_BYTE, &got);
       if (wrong == MPI_ERR_TRUNCATE || got != m.data.bytes()) return other_size(g, m, wrong == MPI_SUCCESS, got);
@@ -227,6 +236,21 @@ class transport {
     return {};
   }
 
+  /// Has the peer of the first message that is awaited sent one of another plan first? Then the receive is taken back,
+  /// which MPI refuses where the right message has met it already.
+  void doubt(group_type& g) const noexcept {
+    const message* m = g.first_pending();
+    int found = 0;
+    MPI_Status s;
+    if (!m || m->way != direction::receive) return;
+    if (MPI_Iprobe(m->peer, MPI_ANY_TAG, world_->comm_, &found, &s) != MPI_SUCCESS || !found) return;
+    if (s.MPI_TAG != world::notice_tag && s.MPI_TAG != world::tag_of(m->label))
+      MPI_Cancel(&g.requests_[static_cast<std::size_t>(m - g.list_.messages().data())]);
+  }
+  status other_plan(group_type& g, const message& m) const noexcept {
+    return give_up(g, world_->fail({errc::ranks_disagree, world::other_plan}, world::notice::kind::astray,
+                                   waits_text(rank(), m) + ", which has sent what belongs to another plan"));
+  }
   status other_size(group_type& g, const message& m, bool shorter, index_t got) const noexcept {
     const std::string text = "rank " + std::to_string(m.peer) + " sends " +
                              (shorter ? std::to_string(got) + " B" : std::string("more")) + " to rank " +
@@ -241,7 +265,7 @@ class transport {
                    world_->fail({errc::transport_failed, "mpi: MPI reports an error; report() has its words", rank()},
                                 world::notice::kind::failed,
                                 "rank " + std::to_string(rank()) + ": " + detail::error_text(code) + " (" +
-                                    label_text(world_->last_) + ")"));
+                                    label_text(*world_->last_) + ")"));
   }
   status too_late(group_type& g) const noexcept {
     const message* m = g.first_pending();

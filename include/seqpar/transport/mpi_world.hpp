@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,8 +71,9 @@ class patience {
 
 /// What a rank tells all others when something has failed.
 struct notice {
-  /// waits: joined in when another told.  late: its own deadline passed.
-  enum class kind : std::int32_t { none, waits, late, failed };
+  /// waits: joined in when another told.  late: its own deadline passed.  astray: it, or who told it, met a message of
+  /// another plan.
+  enum class kind : std::int32_t { none, waits, late, astray, failed };
   kind what = kind::none;
   int cause = -1;  ///< the rank that failed or was late; another one, when this rank only joins in
   char text[248] = {};
@@ -91,7 +93,7 @@ inline std::string error_text(int code) {
 ///
 ///   Collective over `comm`: every rank makes its worlds in the same order. Any subset and order of ranks is a `comm`.
 ///   Fails (constructor, error): MPI not initialised or already finalised, a thread that may not call MPI, a
-///   communicator that is null or joins two groups.
+///   communicator that is null or joins two groups, ranks that do not come before the deadline.
 class world {
  public:
   explicit world(MPI_Comm comm, const options& o = {})
@@ -101,7 +103,7 @@ class world {
     if (comm == MPI_COMM_NULL) refuse("the communicator is null on this rank; only its members make a world");
     must(MPI_Comm_test_inter(comm, &between_groups));
     if (between_groups) refuse("the communicator joins two groups; give one of a single group");
-    must(MPI_Comm_dup(comm, &comm_));
+    join(comm);
     must(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     must(MPI_Comm_rank(comm_, &rank_));
     must(MPI_Comm_size(comm_, &size_));
@@ -109,12 +111,18 @@ class world {
   }
   world(const world&) = delete;
   world& operator=(const world&) = delete;
-  /// After a failure MPI may still hold what this world gave it, and freeing is left out, like after MPI_Finalize.
+  /// Waits for the others, a second longer than its deadline, and hears of the failure of one that waits for this rank
+  /// in vain. A world that ends because an exception passes tells them itself. After a failure MPI may still hold what
+  /// this world gave it, and freeing is left out, like after MPI_Finalize.
   ~world() {
+    if (std::uncaught_exceptions() > exceptions_ && failure_.ok() && !finalized())
+      static_cast<void>(fail({errc::peer_failed, "mpi: a rank left by an exception", rank_}, notice::kind::failed,
+                             "rank " + std::to_string(rank_) + " left its world by an exception"));
+    const bool all_left = failure_.ok() && !finalized() && part();
     if (!failure_.ok()) static_cast<void>(own_.release());
     if (finalized())
       types_.forget();
-    else if (failure_.ok())
+    else if (all_left)
       MPI_Comm_free(&comm_);
   }
 
@@ -127,7 +135,13 @@ class world {
   friend class transport;
   friend class group;
   using notice = detail::notice;
-  static constexpr int message_tag = 0, notice_tag = 1;
+  static constexpr int notice_tag = 1;
+  static constexpr const char* other_plan =
+      "mpi: a message belongs to another plan; run plans in the same order on all ranks";
+  /// Of messages: one for each plan, nearly, so that they do not meet. MPI has tags up to 2^15 − 1 at least.
+  static int tag_of(const message_label& l) {
+    return l.plan == 0 ? 0 : static_cast<int>(l.plan % ((index_t{1} << 15) - 2)) + 2;
+  }
 
   [[noreturn]] static void refuse(const std::string& what) { raise(seqpar::detail::invalid("mpi::world", what)); }
   static void must(int code) {
@@ -138,16 +152,53 @@ class world {
     MPI_Finalized(&flag);
     return flag != 0;
   }
-  static void refuse_unless_callable() {
-    int initialized = 0, main_thread = 0, level = 0;
+  /// comm_ is made a duplicate, by the deadline.
+  void join(MPI_Comm comm) {
+    auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+    MPI_Request request = MPI_REQUEST_NULL;
+    must(MPI_Comm_idup(comm, made.get(), &request));
+    const detail::instant until = detail::after(deadline_);
+    detail::patience patience(spin_);
+    for (int joined = 0;; patience.pause()) {
+      must(MPI_Test(&request, &joined, MPI_STATUS_IGNORE));
+      if (joined) break;
+      if (!detail::passed(until)) continue;
+      static_cast<void>(made.release());  // MPI may still write there
+      raise(error(errc::timed_out,
+                  "mpi::world: not all ranks of the communicator came before the deadline; every rank of it makes its "
+                  "worlds in the same order"));
+    }
+    comm_ = *made;
+  }
+  /// Has every rank left?
+  bool part() {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int all = 0;
+    if (MPI_Ibarrier(comm_, &request) != MPI_SUCCESS) return false;
+    // Those who wait for this rank may have begun a little later than it.
+    const detail::instant until = deadline_ ? detail::after(*deadline_ + 5 * grace) : detail::instant{};
+    detail::patience patience(spin_);
+    while (MPI_Test(&request, &all, MPI_STATUS_IGNORE) == MPI_SUCCESS && !all && !detail::passed(until))
+      if (patience.pause())
+        if (!hear([&] { return "rank " + std::to_string(rank_) + " has left"; }).ok()) return false;
+    return all != 0;
+  }
+  void refuse_unless_callable() {
+    int initialized = 0, level = 0;
     MPI_Initialized(&initialized);
     if (!initialized) refuse("MPI is not initialised; call MPI_Init first");
     if (finalized()) refuse("MPI is already finalised");
-    MPI_Is_thread_main(&main_thread);
     MPI_Query_thread(&level);
-    if (!main_thread && level < MPI_THREAD_SERIALIZED)
+    one_thread_ = level < MPI_THREAD_SERIALIZED;
+    if (!callable())
       refuse(
           "MPI allows calls from the thread that initialised it only; ask MPI_Init_thread for MPI_THREAD_SERIALIZED");
+  }
+  /// From this thread?
+  bool callable() const {
+    int main_thread = 1;
+    if (one_thread_) MPI_Is_thread_main(&main_thread);
+    return main_thread != 0;
   }
 
   // ---- failing ----------------------------------------------------------------------------------------------------
@@ -186,7 +237,10 @@ class world {
     if (!failure_.ok()) return failure_;
     const int source = take_notices();
     if (source < 0) return {};
-    return fail({errc::peer_failed, "mpi: another rank has failed; report() tells how", heard_[at(source)].cause},
+    const notice& heard = heard_[at(source)];
+    if (heard.what == notice::kind::astray)
+      return fail({errc::ranks_disagree, other_plan}, notice::kind::astray, doing());
+    return fail({errc::peer_failed, "mpi: another rank has failed; report() tells how", heard.cause},
                 notice::kind::waits, doing());
   }
 
@@ -217,9 +271,15 @@ class world {
   bool anyone(notice::kind what) const {
     return std::any_of(heard_.begin(), heard_.end(), [&](const notice& n) { return n.what == what; });
   }
+  /// What the others answer.
+  notice::kind worst() const {
+    return anyone(notice::kind::failed)   ? notice::kind::failed
+           : anyone(notice::kind::astray) ? notice::kind::astray
+                                          : notice::kind::late;
+  }
   /// The lowest of those who failed, or else of those who were late: never one that was stopped and goes on now.
   int speaker() const {
-    const notice::kind what = anyone(notice::kind::failed) ? notice::kind::failed : notice::kind::late;
+    const notice::kind what = worst();
     const auto first = std::find_if(heard_.begin(), heard_.end(), [&](const notice& n) { return n.what == what; });
     return static_cast<int>(first - heard_.begin());
   }
@@ -233,7 +293,8 @@ class world {
       if (!text.empty()) text += "; ";
       text += n.what == notice::kind::none ? "rank " + std::to_string(r) + " does not answer" : n.text;
     }
-    return only_failed ? text : "timed out: " + text;
+    if (only_failed) return text;
+    return worst() == notice::kind::late ? "timed out: " + text : text + "; run plans in the same order on all ranks";
   }
 
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
@@ -243,12 +304,14 @@ class world {
   std::optional<std::chrono::nanoseconds> deadline_;
   after_failure then_;
   std::chrono::nanoseconds spin_;
+  int exceptions_ = std::uncaught_exceptions();  ///< that were passing when this was made
+  bool one_thread_ = true;                       ///< MPI serves the one that initialised it
   detail::type_cache types_;
   status failure_{};
   std::string report_;
-  message_label last_{"nothing yet", 0};  ///< what was launched last
-  std::unique_ptr<notice> own_;           ///< what was told: MPI may read it for as long as it likes
-  std::vector<notice> heard_;             ///< from each rank
+  std::optional<message_label> last_;  ///< what was launched last
+  std::unique_ptr<notice> own_;        ///< what was told: MPI may read it for as long as it likes
+  std::vector<notice> heard_;          ///< from each rank
 };
 
 }  // namespace mpi

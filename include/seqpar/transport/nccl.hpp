@@ -41,10 +41,7 @@ class group : public message_list<detail::wired> {
     if (bounce_.pointer) cudaFree(bounce_.pointer);
   }
 
-  void reserve(index_t sends, index_t receives) {
-    message_list::reserve(sends, receives);
-    seqpar::check(cuda::status_of(crossing_.create(), "nccl: no event could be made"));
-  }
+  void reserve(index_t sends, index_t receives) { seqpar::check(try_reserve(sends, receives)); }
   /// Device memory in which launch packs blocks that are not one piece; free again after wait.
   void pack_into(void* memory, index_t bytes) noexcept { packed_ = {memory, bytes}; }
   static index_t packed_bytes(const block& b) noexcept { return b.dense() ? 0 : round_up(b.bytes(), pack_alignment); }
@@ -57,6 +54,10 @@ class group : public message_list<detail::wired> {
  private:
   friend class transport;
   static constexpr int everybody = -1;
+  status try_reserve(index_t sends, index_t receives) {
+    message_list::reserve(sends, receives);
+    return cuda::status_of(crossing_.create(), "nccl: no event could be made");
+  }
   cuda::crossing crossing_;
   region packed_, bounce_;
 };
@@ -65,7 +66,7 @@ class group : public message_list<detail::wired> {
 ///
 /// On streams: launch puts the group on exec.exchange, behind what exec.compute was given so far; wait lets
 /// exec.compute go on behind it and does not wait itself. A wait with a deadline does: it polls, and a group that is
-/// not through in time fails the world. After connect() all but that wait can be captured.
+/// not through in time fails the world. After connect() all but that wait and finish() can be captured.
 ///
 /// On the host: blocks in host memory go through device memory that the group allocates; for agreement and small sums.
 ///
@@ -88,31 +89,33 @@ class transport {
 
   status launch(group_type& g, const cuda::on_stream& exec) const noexcept {
     if (const status wrong = g.problem(); !wrong.ok()) return wrong;
-    if (status s = world_->check(); !s.ok()) return s;
+    if (status s = world_->check(); !s.ok() || g.empty()) return s;
     if (status s = place(g, g.packed_, true); !s.ok()) return s;
+    g.mark_launched();
     if (const cudaError_t e = g.crossing_.fork(exec); e != cudaSuccess) return failed(e);
-    if (status s = run(g, exec.exchange); !s.ok()) return s;
-    if (status s = pack_all(g, direction::receive, exec.exchange); !s.ok()) return s;
+    if (status s = run(g, exec); !s.ok()) return s;
+    if (status s = pack_all(g, direction::receive, exec); !s.ok()) return s;
     const cudaError_t e = g.crossing_.done(exec);
     return e == cudaSuccess ? status{} : failed(e);
   }
   status wait(group_type& g, const cuda::on_stream& exec) const noexcept {
-    if (!world_->failure_.ok()) return world_->failure_;
+    if (status s = may_wait(g); !s.ok() || g.empty()) return s;
     if (const cudaError_t e = g.crossing_.join(exec); e != cudaSuccess) return failed(e);
     return world_->check();
   }
   status wait(group_type& g, const cuda::on_stream& exec, std::chrono::nanoseconds deadline) const noexcept {
-    if (status s = wait(g, exec); !s.ok()) return s;
+    if (status s = wait(g, exec); !s.ok() || g.empty()) return s;
     return arrived(g, detail::after(deadline));
   }
 
   status launch(group_type& g, on_host) const noexcept {
     if (const status wrong = g.problem(); !wrong.ok()) return wrong;
-    if (status s = world_->check(); !s.ok()) return s;
+    if (status s = world_->check(); !s.ok() || g.empty()) return s;
     if (const cudaError_t e = make_bounce(g); e != cudaSuccess) return failed(e);
     if (status s = place(g, g.bounce_, false); !s.ok()) return s;
+    g.mark_launched();
     const cuda::on_stream own = bounce_exec();
-    if (status s = run(g, own.exchange); !s.ok()) return s;
+    if (status s = run(g, own); !s.ok()) return s;
     const cudaError_t e = g.crossing_.done(own);
     return e == cudaSuccess ? status{} : failed(e);
   }
@@ -124,13 +127,14 @@ class transport {
   /// Sends a byte to each of these ranks and takes one, so that NCCL makes its connections now: the first message of a
   /// pair keeps the host waiting and cannot be captured.
   template <class Exec>
-  status connect(std::span<const int> peers, const Exec&) const noexcept {
+  status connect(std::span<const int> peers, const Exec&) const {
     std::vector<int> once(peers.begin(), peers.end());
     std::sort(once.begin(), once.end());
     once.erase(std::unique(once.begin(), once.end()), once.end());
     std::vector<std::byte> in(once.size()), out(once.size());
     group_type g = group();
-    g.reserve(static_cast<index_t>(once.size()), static_cast<index_t>(once.size()));
+    const auto n = static_cast<index_t>(once.size());
+    if (status s = g.try_reserve(n, n); !s.ok()) return s;
     g.label({"connect", 0});
     for (std::size_t i = 0; i < once.size(); ++i) {
       g.send(dense_block(&out[i], 1), once[i]);
@@ -182,20 +186,21 @@ class transport {
               "nccl: blocks that are not one piece need pack_into memory; give packed_bytes of each"};
     return {};
   }
-  static cudaError_t pack(const detail::wired& m, cudaStream_t stream) {
+  static cudaError_t pack(const detail::wired& m, const cuda::on_stream& exec) {
     if (m.wire == m.data.pointer) return cudaSuccess;
     const block wire = dense_block(m.wire, m.data.bytes());
-    return m.way == direction::send ? cuda::copy_block(wire, m.data, stream) : cuda::copy_block(m.data, wire, stream);
+    return m.way == direction::send ? exec.pack(wire, m.data, exec.exchange) : exec.pack(m.data, wire, exec.exchange);
   }
-  status pack_all(group_type& g, direction way, cudaStream_t stream) const {
+  status pack_all(group_type& g, direction way, const cuda::on_stream& exec) const {
     for (const detail::wired& m : g.messages())
       if (m.way == way)
-        if (const cudaError_t e = pack(m, stream); e != cudaSuccess) return failed(e);
+        if (const cudaError_t e = pack(m, exec); e != cudaSuccess) return failed(e);
     return {};
   }
 
-  status run(group_type& g, cudaStream_t stream) const {
-    if (status s = pack_all(g, direction::send, stream); !s.ok()) return s;
+  status run(group_type& g, const cuda::on_stream& exec) const {
+    if (status s = pack_all(g, direction::send, exec); !s.ok()) return s;
+    const cudaStream_t stream = exec.exchange;
     ncclResult_t r = ncclGroupStart();
     const detail::wired* mine = nullptr;  // of an all-gather
     for (const detail::wired& m : g.messages()) {
@@ -215,12 +220,15 @@ class transport {
     if (r == ncclSuccess) r = end;
     // The stream may be given more only when the communicator has taken the group.
     if (r == ncclInProgress) r = world_->settled(detail::after(world_->options_.deadline));
-    if (r == ncclInProgress)
-      return world_->fail({errc::timed_out, "nccl: a peer did not connect before the deadline", rank()});
+    if (r == ncclInProgress) return world_->fail({errc::timed_out, "nccl: a peer did not connect before the deadline"});
     if (r != ncclSuccess) return world_->fail(detail::status_of(r, "nccl: a group was refused"));
     return {};
   }
 
+  status may_wait(const group_type& g) const noexcept {
+    if (!world_->failure_.ok() || g.launched()) return world_->failure_;
+    return {errc::invalid_argument, "nccl: wait for a group that was not launched"};
+  }
   /// Waits on the host until the group has gone through.
   status arrived(group_type& g, const detail::instant& until) const {
     cudaError_t e = cudaErrorNotReady;
@@ -252,10 +260,10 @@ class transport {
     return e;
   }
   status wait_on_host(group_type& g, std::optional<std::chrono::nanoseconds> deadline) const {
-    if (!world_->failure_.ok()) return world_->failure_;
+    if (status s = may_wait(g); !s.ok() || g.empty()) return s;
     if (status s = arrived(g, detail::after(deadline)); !s.ok()) return s;
     // Only now: a copy to pageable memory keeps the host until it is done.
-    if (status s = pack_all(g, direction::receive, world_->bounce_stream_); !s.ok()) return s;
+    if (status s = pack_all(g, direction::receive, bounce_exec()); !s.ok()) return s;
     const cudaError_t e = cudaStreamSynchronize(world_->bounce_stream_);
     return e == cudaSuccess ? status{} : failed(e);
   }
@@ -266,7 +274,8 @@ class transport {
 
 /// A plan's `exchange` memory registered with the communicator, so that NCCL may move it without copies of its own.
 /// Collective: every rank registers memory of the same size (exchange memory is), in the same order, from ncclMemAlloc.
-/// A library that cannot register does nothing. Ends before the world and the memory. Throws error.
+/// A library that cannot register does nothing. Ends before the world and the memory. Throws error; ranks that do not
+/// come before the world's deadline fail the world.
 class registration {
  public:
   registration(world& w, const region& memory) : world_(&w) {
@@ -275,7 +284,8 @@ class registration {
     ncclResult_t r = ncclCommWindowRegister(w.communicator(), memory.pointer, static_cast<std::size_t>(memory.bytes),
                                             &window_, NCCL_WIN_DEFAULT);
     if (r == ncclInProgress) r = w.settled(detail::after(w.options_.deadline));
-    if (r == ncclInProgress) r = ncclRemoteError;
+    if (r == ncclInProgress)  // NCCL would still write to window_
+      seqpar::check(w.fail({errc::timed_out, "nccl: not all ranks registered memory before the deadline"}));
     seqpar::check(detail::status_of(r, "nccl: the memory was not registered; allocate it with ncclMemAlloc"));
 #endif
   }

@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <string>
 #include <thread>
@@ -37,7 +38,8 @@ namespace detail {
 /// What the ranks tell each other before there is a communicator.
 struct greeting {
   std::array<char, 64> host{};
-  std::array<char, 32> device{};  ///< its place on the bus
+  std::array<char, 32> device{};  ///< its place on the bus, for reports
+  cudaUUID_t uuid{};              ///< the device itself, whatever machine or container calls itself `host`
   ncclUniqueId id{};              ///< rank 0's
 };
 
@@ -71,12 +73,15 @@ inline status status_of(ncclResult_t r, const char* what) {
 /// its transports and their groups. One thread at a time uses it.
 ///
 ///   After a failure the communicator is aborted (NCCL knows no way back) and every call returns the first failure. A
-///   caller's communicator that failed has then been freed: do not destroy it.
+///   caller's communicator that failed has then been freed: do not destroy it. A world of its own that ends because an
+///   exception passes is aborted too: its rank will not do what peers wait for.
 class world {
  public:
   /// Collective. `id` comes from ncclGetUniqueId on one rank, by a channel of the caller's; the rank uses the current
   /// device. Throws error: a device used twice, a peer that does not come before the deadline.
   world(const ncclUniqueId& id, int rank, int size, const options& o = {}) : options_(o), owned_(true) {
+    int device = 0;
+    seqpar::check(cuda::status_of(cudaGetDevice(&device), "nccl::world: no device"));
     check_version();
     if (size < 1 || rank < 0 || rank >= size)
       raise(seqpar::detail::invalid(
@@ -103,10 +108,16 @@ class world {
   /// unique id. Throws error, alike on all: a device used twice, ranks that do not come before the deadline.
   template <seqpar::transport Host>
   explicit world(const Host& host, const options& o = {}) : world(meet(host, o), host.rank(), host.size(), o) {}
-  /// A communicator of the caller's, who destroys it after this world.
+  /// A communicator of the caller's, who destroys it after this world. Deadlines bound the calls of one that does not
+  /// block (ncclConfig_t, blocking = 0), as the others here; one that blocks waits for a peer's connection in NCCL
+  /// itself, for as long as it takes. Throws error: one that is not made before the deadline.
   explicit world(ncclComm_t comm, const options& o = {}) : options_(o), comm_(comm) {
     check_version();
     if (!comm) raise(seqpar::detail::invalid("nccl::world", "the communicator is null"));
+    const ncclResult_t r = settled(detail::after(o.deadline));
+    if (r == ncclInProgress)
+      raise(error(errc::timed_out, "nccl::world: the communicator was still being made at the deadline"));
+    seqpar::check(detail::status_of(r, "nccl::world: the communicator has failed"));
     read();
   }
   world(const world&) = delete;
@@ -114,8 +125,9 @@ class world {
   ~world() {
     if (bounce_stream_) cudaStreamDestroy(bounce_stream_);
     if (!comm_ || !owned_) return;
-    ncclCommFinalize(comm_);
-    if (settled(detail::after(options_.deadline)) == ncclSuccess)
+    const bool thrown = std::uncaught_exceptions() > exceptions_;
+    if (!thrown) ncclCommFinalize(comm_);
+    if (!thrown && settled(detail::after(options_.deadline)) == ncclSuccess)
       ncclCommDestroy(comm_);
     else
       ncclCommAbort(comm_);
@@ -141,8 +153,15 @@ class world {
     gethostname(mine.host.data(), mine.host.size() - 1);
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaDeviceGetPCIBusId(mine.device.data(), static_cast<int>(mine.device.size()), device);
-    if (e == cudaSuccess && me == 0 && ncclGetUniqueId(&mine.id) != ncclSuccess) e = cudaErrorUnknown;
-    if (e != cudaSuccess) host.abort(cuda::status_of(e, "nccl::world: no device, or no unique id"));
+    cudaDeviceProp about{};
+    if (e == cudaSuccess) e = cudaGetDeviceProperties(&about, device);
+    mine.uuid = about.uuid;
+    status s = cuda::status_of(e, "nccl::world: no device");
+    if (s.ok() && me == 0) s = detail::status_of(ncclGetUniqueId(&mine.id), "nccl::world: NCCL makes no unique id");
+    if (!s.ok()) {
+      host.abort(s);
+      seqpar::check(s);
+    }
     auto g = host.group();
     g.reserve(host.size(), host.size());
     g.label({"meeting for NCCL", 0});
@@ -151,12 +170,12 @@ class world {
       g.send(dense_block(&mine, sizeof mine), static_cast<int>(r));
       g.recv(dense_block(&all[r], sizeof mine), static_cast<int>(r));
     }
-    status s = host.launch(g, on_host{});
+    s = host.launch(g, on_host{});
     if (s.ok()) s = o.deadline ? host.wait(g, on_host{}, *o.deadline) : host.wait(g, on_host{});
     seqpar::check(s);
     for (std::size_t a = 0; a < ranks; ++a)
       for (std::size_t b = 0; b < a; ++b)
-        if (all[a].host == all[b].host && all[a].device == all[b].device)
+        if (std::memcmp(&all[a].uuid, &all[b].uuid, sizeof(cudaUUID_t)) == 0)
           raise(seqpar::detail::invalid(
               "nccl::world", "ranks " + std::to_string(b) + " and " + std::to_string(a) + " use one device, " +
                                  all[a].device.data() + " of " + all[a].host.data() +
@@ -203,6 +222,7 @@ class world {
   options options_;
   ncclComm_t comm_ = nullptr;
   bool owned_ = false;
+  int exceptions_ = std::uncaught_exceptions();  ///< that were passing when this was made
   int rank_ = -1, size_ = 0, device_ = -1;
   status failure_{};
   cudaStream_t bounce_stream_ = nullptr;  ///< of messages in host memory

@@ -23,10 +23,14 @@ class self {
     if (const status wrong = group.problem(); !wrong.ok()) return wrong;
     const status matched = for_each_pair(group, [](const block&, const block&) {});
     if (!matched.ok()) return matched;
+    group.mark_launched();
     return for_each_pair(group, [](const block& to, const block& from) { copy_block(to, from); });
   }
-  status wait(group_type&, on_host) const noexcept { return {}; }
-  status wait(group_type&, on_host, std::chrono::nanoseconds) const noexcept { return {}; }
+  status wait(group_type& group, on_host) const noexcept {
+    if (group.launched()) return {};
+    return {errc::invalid_argument, "self: wait for a group that was not launched"};
+  }
+  status wait(group_type& group, on_host exec, std::chrono::nanoseconds) const noexcept { return wait(group, exec); }
   status check() const noexcept { return {}; }
   /// Nobody else is there to be told.
   void abort(const status&) const noexcept {}

@@ -124,11 +124,11 @@ class transport {
     const std::lock_guard lock(world_->mutex_);
     return world_->failure_for(rank_);
   }
-  /// Tells every rank that this one gave up; `why`, or else the status's own text, goes into the world's report.
+  /// Tells every rank that this one gave up; `why`, or else the status's own words, go into the world's report.
   void abort(const status& s, std::string_view why = {}) const noexcept {
     const std::lock_guard lock(world_->mutex_);
     std::string text = "rank " + std::to_string(rank_) + " gave up: ";
-    text += why.empty() ? std::string_view(s.text()) : why;
+    text += why.empty() ? s.words() : std::string(why);
     world_->fail(world::gave_up(rank_), rank_, text);
   }
   /// Collective: when all ranks have come, every message and the failure are forgotten. An error if one has left.
@@ -143,6 +143,11 @@ class transport {
   friend class device_transport;
   transport(world& w, int rank) : world_(&w), rank_(rank) {}
 
+  /// Not if recover() has taken its messages back.
+  bool under_way(const group_type& g) const noexcept {
+    const std::lock_guard lock(world_->mutex_);
+    return g.state_ == group_type::state::under_way && g.epoch_ == world_->epoch_;
+  }
   status wait_until(group_type& g, detail::instant until) const noexcept {
     const auto operations = g.list_.messages();
     world::guard lock(world_->mutex_);
@@ -251,8 +256,9 @@ void run_ranks(const threads::options& options, F&& f) {
   for (const fault& x : faults)
     if (!x.consequence && (!cause || (x.rank == world.failed_rank() && cause->rank != x.rank))) cause = &x;
   if (!cause) cause = &faults.front();
-  const bool told = cause->code == errc::deadlock || cause->code == errc::timed_out ||
-                    cause->code == errc::size_mismatch || cause->consequence;
+  // What the world found by itself it tells better than one rank.
+  const bool told =
+      cause->consequence || (cause->code != errc::peer_failed && cause->code == world.rank(cause->rank).check().code());
   raise(error(cause->code, told ? world.report() : "rank " + std::to_string(cause->rank) + ": " + cause->text));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <seqpar/space/cuda.hpp>
@@ -19,39 +20,66 @@ namespace threads {
 /// sender's wait returns when it has that mark, behind which its compute stream goes on. So wait keeps the host until
 /// the peers have given their work to their streams, never until the work is done; a wait with a deadline does both.
 /// Copies between devices go the way that the runtime knows. Not for captured streams.
-/// Fails: as threads::transport; after a failed wait no block of the group is touched any more.
+/// Fails: as threads::transport. What was already given to streams cannot be taken back, so a failed wait puts the
+/// rank's streams behind it, as a good one does: let them come to their end before memory goes. Dropping or clearing a
+/// group that was not waited for keeps the host until its peers' streams are through with it.
 class device_transport {
   struct hand_over {
     cuda::on_stream exec{};
     const cuda::event* ready = nullptr;                                     ///< of the sending group
     std::shared_ptr<cuda::event> copied = std::make_shared<cuda::event>();  ///< of the receiving message
-    std::shared_ptr<const cuda::event> taken{};  ///< the receiver's `copied`, which may be through with it before I am
+    /// The receiver's `copied`, until this rank's streams are behind it; the receiver may be gone before that.
+    std::shared_ptr<const cuda::event> taken{};
   };
 
  public:
   class group_type {
    public:
-    void reserve(index_t sends, index_t receives) {
-      inner_.reserve(sends, receives);
-      messages_.resize(static_cast<std::size_t>(sends + receives));
-      for (hand_over& m : messages_) seqpar::check(cuda::status_of(m.copied->create(), no_event));
-      seqpar::check(cuda::status_of(ready_.create(), no_event));
-      seqpar::check(cuda::status_of(crossing_.create(), no_event));
+    group_type(group_type&&) noexcept = default;
+    group_type& operator=(group_type&& other) noexcept {
+      if (this == &other) return *this;
+      take_back();
+      inner_ = std::move(other.inner_);
+      messages_ = std::move(other.messages_);
+      crossing_ = std::move(other.crossing_);
+      ready_ = std::move(other.ready_);
+      return *this;
     }
-    void clear() noexcept { inner_.clear(); }
+    ~group_type() { take_back(); }
+
+    void reserve(index_t sends, index_t receives) {
+      take_back();
+      inner_.reserve(sends, receives);
+      // It may hold more messages than that, and keeps them.
+      messages_.resize(static_cast<std::size_t>(sends + receives) + inner_.list_.messages().size());
+      for (hand_over& m : messages_) made(m.copied->create());
+      if (!ready_) ready_ = std::make_unique<cuda::event>();
+      made(ready_->create());
+      made(crossing_.create());
+    }
+    void clear() noexcept {
+      take_back();
+      inner_.clear();
+    }
     void label(const message_label& l) noexcept { inner_.label(l); }
     void send(const block& b, int peer) noexcept { inner_.send(b, peer); }
     void recv(const block& b, int peer) noexcept { inner_.recv(b, peer); }
 
    private:
     friend class device_transport;
-    static constexpr const char* no_event = "threads: no event could be made";
     explicit group_type(group inner) : inner_(std::move(inner)) {}
+    static void made(cudaError_t e) { seqpar::check(cuda::status_of(e, "threads: no event could be made")); }
+    /// No peer begins a copy any more, and those that have begun end.
+    void take_back() noexcept {
+      inner_.cancel();
+      for (hand_over& m : messages_)
+        if (const auto taken = std::exchange(m.taken, nullptr)) taken->finish();
+    }
 
+    group inner_;
     std::vector<hand_over> messages_;
     cuda::crossing crossing_;
-    cuda::event ready_;
-    group inner_;  // last: it is cancelled before what its peers look at goes
+    std::unique_ptr<cuda::event> ready_;  ///< stays where it is when the group moves: peers look at it
   };
   static constexpr transport_access access = transport_access::peer_memory;
 
@@ -70,16 +98,17 @@ class device_transport {
   }
 
   status launch(group_type& g, const cuda::on_stream& exec) const noexcept {
-    if (g.inner_.state_ == group::state::under_way) return transport_.launch(g.inner_, on_host{});  // which refuses it
-    cudaError_t e = g.crossing_.fork(exec);
-    if (e == cudaSuccess) e = g.ready_.record(exec.exchange);
+    const auto operations = g.inner_.list_.messages();
+    if (operations.empty() || transport_.under_way(g.inner_)) return transport_.launch(g.inner_, on_host{});
+    cudaError_t e = behind_taken(g, exec);  // of a group that recover() took back
+    if (e == cudaSuccess) e = g.crossing_.fork(exec);
+    if (e == cudaSuccess) e = g.ready_->record(exec.exchange);
     if (e != cudaSuccess) return failed(e);
-    for (hand_over& m : g.messages_) m.taken = nullptr;
     std::size_t i = 0;
-    for (detail::operation& o : g.inner_.list_.messages()) {
+    for (detail::operation& o : operations) {
       hand_over& m = g.messages_[i++];
       m.exec = exec;
-      m.ready = &g.ready_;
+      m.ready = g.ready_.get();
       o.move = &move;
       o.context = &m;
     }
@@ -91,6 +120,7 @@ class device_transport {
   status wait(group_type& g, const cuda::on_stream& exec, std::chrono::nanoseconds deadline) const noexcept {
     const detail::instant until = detail::after(deadline);
     if (status s = handed_over(g, exec, transport_.wait(g.inner_, on_host{}, deadline)); !s.ok()) return s;
+    if (g.inner_.list_.empty()) return {};
     cudaError_t e;
     while ((e = g.crossing_.query()) == cudaErrorNotReady) {
       if (detail::passed(until))
@@ -118,17 +148,26 @@ class device_transport {
     f.taken = t.copied;
     return cuda::status_of(e, "threads: a block could not be copied between devices");
   }
-  status handed_over(group_type& g, const cuda::on_stream& exec, const status& s) const {
+  /// Puts exec.exchange behind the copies that peers' streams make from this group.
+  static cudaError_t behind_taken(group_type& g, const cuda::on_stream& exec) noexcept {
     cudaError_t e = cudaSuccess;
-    for (const hand_over& m : g.messages_)
-      if (m.taken && e == cudaSuccess) e = s.ok() ? m.taken->hold(exec.exchange) : m.taken->finish();
-    if (!s.ok()) {
-      cudaStreamSynchronize(exec.exchange);
-      return s;
+    for (hand_over& m : g.messages_) {
+      if (!m.taken) continue;
+      const cudaError_t held = m.taken->hold(exec.exchange);
+      if (held == cudaSuccess)
+        m.taken = nullptr;
+      else if (e == cudaSuccess)
+        e = held;
     }
+    return e;
+  }
+  /// Whatever became of the messages, compute goes on behind what streams were given of them.
+  status handed_over(group_type& g, const cuda::on_stream& exec, const status& s) const {
+    if (g.inner_.list_.empty()) return s;
+    cudaError_t e = behind_taken(g, exec);
     if (e == cudaSuccess) e = g.crossing_.done(exec);
     if (e == cudaSuccess) e = g.crossing_.join(exec);
-    return e == cudaSuccess ? s : failed(e);
+    return e == cudaSuccess || !s.ok() ? s : failed(e);
   }
   status fail(const status& s) const {
     transport_.abort(s);

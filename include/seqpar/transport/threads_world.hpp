@@ -145,6 +145,11 @@ class world {
            "rank " + std::to_string(s.rank) + " sends " + std::to_string(s.data.bytes()) + " B to rank " +
                std::to_string(r.rank) + " (" + label_text(s.label) + "), which expects " +
                std::to_string(r.data.bytes()) + " B (" + label_text(r.label) + ")");
+    } else if (of_two_plans(r.label, s.label)) {
+      fail({errc::ranks_disagree, other_plan}, -1,
+           "rank " + std::to_string(s.rank) + "'s message to rank " + std::to_string(r.rank) + " (" +
+               label_text(s.label) + ") belongs to another plan than the one it meets (" + label_text(r.label) +
+               "); run plans in the same order on all ranks");
     } else if (r.rank != o.rank) {
       wake(r.rank);
     }
@@ -272,13 +277,19 @@ class world {
 
   // ---- failing and recovering -------------------------------------------------------------------------------------
 
+  static constexpr const char* other_plan =
+      "threads: a message belongs to another plan; run plans in the same order on all ranks";
   static status gave_up(int rank) { return {errc::peer_failed, "threads: a rank gave up", rank}; }
 
   /// The first failure is kept and told to every rank: `own` to the culprit (to all when there is none, or when all
   /// are told the same), peer_failed to the others.
   void fail(const status& own, int culprit, std::string_view text) {
     if (failed_) {
-      if (culprit_ == culprit && culprit >= 0) report_.append("; ").append(text);
+      if (culprit_ != culprit || culprit < 0 || report_.find(text) != std::string::npos) return;
+      if (text.starts_with(report_))
+        report_ = text;
+      else
+        report_.append("; ").append(text);
       return;
     }
     failed_ = true;
