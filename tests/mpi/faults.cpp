@@ -21,6 +21,7 @@ struct fate {
   std::string how;
   int operations_left;
   bool came = false;
+  seqpar::message_label label{};  ///< of the last message
 
   /// Counts; is this the operation, and not that of a rank that is killed or stopped?
   bool comes() {
@@ -44,14 +45,21 @@ struct fateful {
 
 /// Forwards to MPI and meets its fate on the way.
 struct fated {
-  using group_type = seqpar::mpi::group;
+  /// Remembers the last label, so that what is sent in place of a message passes for it.
+  struct group_type : seqpar::mpi::group {
+    fate* mine;
+    void label(const seqpar::message_label& l) noexcept {
+      mine->label = l;
+      seqpar::mpi::group::label(l);
+    }
+  };
   static constexpr auto access = seqpar::mpi::transport::access;
   seqpar::mpi::transport t;
   fate* mine;
 
   int rank() const { return t.rank(); }
   int size() const { return t.size(); }
-  group_type group() const { return t.group(); }
+  group_type group() const { return {t.group(), mine}; }
   status launch(group_type& g, on_host e) const {
     if (mine->comes() && mine->how == "short") send_short_ones();
     return t.launch(g, e);
@@ -67,8 +75,9 @@ struct fated {
  private:
   /// A byte to everybody in place of what comes next.
   void send_short_ones() const {
-    auto g = group();
+    auto g = t.group();
     g.reserve(size(), 0);
+    g.label(mine->label);
     for (int r = 0; r < size(); ++r) g.send(seqpar::dense_block("", 1), r);
     static_cast<void>(t.launch(g, on_host{}));
     static_cast<void>(t.wait(g, on_host{}));

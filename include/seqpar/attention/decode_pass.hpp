@@ -48,7 +48,10 @@ struct decode_pass {
 
   status run(const decode_arguments<T, Out>& a) {
     if (status s = post_stamps(0); !s.ok()) return s;  // they travel while this rank attends
-    if (status s = attend(a); !s.ok()) return s;
+    if (status s = attend(a); !s.ok()) {
+      static_cast<void>(compare_stamps());  // no peer reads this rank's memory any more
+      return s;
+    }
     if (status s = compare_stamps(); !s.ok() || nothing_asked()) return s;
     if (!plan.own_.empty())
       if (status s = merge_along_ring(); !s.ok()) return s;

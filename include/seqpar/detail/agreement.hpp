@@ -97,6 +97,8 @@ class statement {
   index_t plan_ = 0;
 };
 
+/// What the agreement's own messages carry: plans have odd numbers.
+inline constexpr index_t of_no_plan = 2;
 /// Unlike what was drawn before, in all likelihood; never 0.
 inline index_t fresh_number(const void* here) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
@@ -143,7 +145,7 @@ failure agree(const Mesh& team, statement& mine) {
 
   auto group = team.transport().group();
   group.reserve(team.size(), team.size());
-  group.label({"agreement", 0});
+  group.label({"agreement", 0, of_no_plan});
   for (int rank : ranks) {
     if (rank == team.rank_of(team.index())) continue;
     group.send(dense_block(own.data(), sizeof(record)), rank);

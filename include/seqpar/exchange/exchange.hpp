@@ -300,7 +300,11 @@ class exchange {
     if (status s = team_.transport().launch(group_, exec); !s.ok()) return fail(s);
     const auto work = space_of(exec);
     own(work);
-    if (status s = work.outcome(); !s.ok()) return fail(s);
+    if (status s = work.outcome(); !s.ok()) {
+      static_cast<void>(fail(s));
+      static_cast<void>(team_.transport().wait(group_, exec));  // no peer reads the caller's memory any more
+      return s;
+    }
     return team_.transport().wait(group_, exec);
   }
 

@@ -112,13 +112,15 @@ class world {
   world(const world&) = delete;
   world& operator=(const world&) = delete;
   /// Waits for the others, a second longer than its deadline, and hears of the failure of one that waits for this rank
-  /// in vain. A world that ends because an exception passes tells them itself. After a failure MPI may still hold what
+  /// in vain. A world that ends because an exception passes waits a moment only, for the others to leave by the same
+  /// one, and then tells them itself. After a failure MPI may still hold what
   /// this world gave it, and freeing is left out, like after MPI_Finalize.
   ~world() {
-    if (std::uncaught_exceptions() > exceptions_ && failure_.ok() && !finalized())
+    const bool unwinding = std::uncaught_exceptions() > exceptions_;
+    const bool all_left = failure_.ok() && !finalized() && part(unwinding);
+    if (unwinding && !all_left && failure_.ok() && !finalized())
       static_cast<void>(fail({errc::peer_failed, "mpi: a rank left by an exception", rank_}, notice::kind::failed,
                              "rank " + std::to_string(rank_) + " left its world by an exception"));
-    const bool all_left = failure_.ok() && !finalized() && part();
     if (!failure_.ok()) static_cast<void>(own_.release());
     if (finalized())
       types_.forget();
@@ -140,7 +142,7 @@ class world {
       "mpi: a message belongs to another plan; run plans in the same order on all ranks";
   /// Of messages: one for each plan, nearly, so that they do not meet. MPI has tags up to 2^15 − 1 at least.
   static int tag_of(const message_label& l) {
-    return l.plan == 0 ? 0 : static_cast<int>(l.plan % ((index_t{1} << 15) - 2)) + 2;
+    return l.plan == 0 ? 0 : static_cast<int>((l.plan >> 1) % ((index_t{1} << 15) - 2)) + 2;
   }
 
   [[noreturn]] static void refuse(const std::string& what) { raise(seqpar::detail::invalid("mpi::world", what)); }
@@ -152,31 +154,38 @@ class world {
     MPI_Finalized(&flag);
     return flag != 0;
   }
-  /// comm_ is made a duplicate, by the deadline.
+  /// comm_ is made a duplicate, by the deadline: on all ranks or, when one gave up, on none.
   void join(MPI_Comm comm) {
     auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
     MPI_Request request = MPI_REQUEST_NULL;
-    must(MPI_Comm_idup(comm, made.get(), &request));
     const detail::instant until = detail::after(deadline_);
     detail::patience patience(spin_);
-    for (int joined = 0;; patience.pause()) {
-      must(MPI_Test(&request, &joined, MPI_STATUS_IGNORE));
-      if (joined) break;
-      if (!detail::passed(until)) continue;
-      static_cast<void>(made.release());  // MPI may still write there
-      raise(error(errc::timed_out,
-                  "mpi::world: not all ranks of the communicator came before the deadline; every rank of it makes its "
-                  "worlds in the same order"));
-    }
+    const auto finish = [&] {
+      for (int done = 0;; patience.pause()) {
+        must(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (done) return;
+        if (!detail::passed(until)) continue;
+        static_cast<void>(made.release());  // MPI may still write there
+        raise(error(errc::timed_out,
+                    "mpi::world: not all ranks of the communicator came before the deadline; every rank of it makes "
+                    "its worlds in the same order"));
+      }
+    };
+    must(MPI_Comm_idup(comm, made.get(), &request));
+    finish();
+    must(MPI_Ibarrier(*made, &request));
+    finish();
     comm_ = *made;
   }
   /// Has every rank left?
-  bool part() {
+  bool part(bool unwinding) {
     MPI_Request request = MPI_REQUEST_NULL;
     int all = 0;
     if (MPI_Ibarrier(comm_, &request) != MPI_SUCCESS) return false;
     // Those who wait for this rank may have begun a little later than it.
-    const detail::instant until = deadline_ ? detail::after(*deadline_ + 5 * grace) : detail::instant{};
+    const detail::instant until = unwinding   ? detail::after(2 * grace)
+                                  : deadline_ ? detail::after(*deadline_ + 5 * grace)
+                                              : detail::instant{};
     detail::patience patience(spin_);
     while (MPI_Test(&request, &all, MPI_STATUS_IGNORE) == MPI_SUCCESS && !all && !detail::passed(until))
       if (patience.pause())

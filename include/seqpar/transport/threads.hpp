@@ -113,7 +113,8 @@ class transport {
       if (world_->failed_) return give_up(g, lock);
     }
     if (world_->coin(rank_))
-      while (detail::operation* r = world_->pick(rank_, operations.data())) world_->copy(*r, lock);
+      while (detail::operation* r = world_->failed_ ? nullptr : world_->pick(rank_, operations.data()))
+        world_->copy(*r, lock);
     return {};
   }
   status wait(group_type& g, on_host) const noexcept { return wait_until(g, detail::after(world_->deadline_)); }

@@ -140,16 +140,16 @@ class world {
     s.partner = &r;
     r.at = s.at = phase::matched;
     ranks_[at(r.rank)].ready.push_back(r);
-    if (r.data.bytes() != s.data.bytes()) {
-      fail({errc::size_mismatch, "threads: a message has other bytes than its receiver expects", s.rank}, s.rank,
-           "rank " + std::to_string(s.rank) + " sends " + std::to_string(s.data.bytes()) + " B to rank " +
-               std::to_string(r.rank) + " (" + label_text(s.label) + "), which expects " +
-               std::to_string(r.data.bytes()) + " B (" + label_text(r.label) + ")");
-    } else if (of_two_plans(r.label, s.label)) {
+    if (of_two_plans(r.label, s.label)) {
       fail({errc::ranks_disagree, other_plan}, -1,
            "rank " + std::to_string(s.rank) + "'s message to rank " + std::to_string(r.rank) + " (" +
                label_text(s.label) + ") belongs to another plan than the one it meets (" + label_text(r.label) +
                "); run plans in the same order on all ranks");
+    } else if (r.data.bytes() != s.data.bytes()) {
+      fail({errc::size_mismatch, "threads: a message has other bytes than its receiver expects", s.rank}, s.rank,
+           "rank " + std::to_string(s.rank) + " sends " + std::to_string(s.data.bytes()) + " B to rank " +
+               std::to_string(r.rank) + " (" + label_text(s.label) + "), which expects " +
+               std::to_string(r.data.bytes()) + " B (" + label_text(r.label) + ")");
     } else if (r.rank != o.rank) {
       wake(r.rank);
     }
