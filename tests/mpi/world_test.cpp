@@ -183,6 +183,19 @@ TEST_CASE("a world that a rank does not join in time is refused on all ranks, th
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+TEST_CASE("an error that all ranks throw alike leaves the world quietly, and the job goes on") {
+  if (here().size() < 2) return;
+  const auto disagree = [] {
+    using namespace seqpar;
+    mpi::world world(MPI_COMM_WORLD, {.deadline = 20s});
+    auto plan = plan_attention<float>(ring(mpi::transport(world)), contiguous{.tokens = 8, .ranks = world.size()},
+                                      full{}, {.heads = world.rank() == 1 ? 4 : 2, .kv_heads = 2, .head_dim = 4});
+    const host_memory memory(plan.memory());
+    plan.prepare(memory, on_host{});
+  };
+  CHECK_THROWS_WITH_AS(disagree(), doctest::Contains("ranks disagree on heads"), seqpar::error);
+}
+
 TEST_CASE("a rank that leaves by an exception is named to all who wait") {
   if (here().size() < 2) return;
   const int me = here().rank();

@@ -37,6 +37,11 @@ seqpar_absent(cuda "no CUDA Toolkit was found; give -DCUDAToolkit_ROOT=…")
 seqpar_absent(nccl "no CUDA Toolkit, or no nccl.h and libnccl of 2.18 or later, was found; give")
 seqpar_absent(mpy "there is none of this name; there are mpi, cuda, nccl, cudnn")
 
+# The project itself does without the SDKs, and says so.
+seqpar_add_script_test(
+  package.without_sdks ${here}/without_sdks.cmake ROOT=${PROJECT_SOURCE_DIR} DIR=${there}/without_sdks
+  CXX=${CMAKE_CXX_COMPILER} GENERATOR=${CMAKE_GENERATOR})
+
 # A compiler that is told an older language hears so in one sentence.
 add_test(NAME package.older_language COMMAND ${CMAKE_CXX_COMPILER} -std=c++17 -fsyntax-only
                                              -I${PROJECT_SOURCE_DIR}/include ${here}/consumer.cpp)

@@ -93,7 +93,8 @@ inline std::string error_text(int code) {
 ///
 ///   Collective over `comm`: every rank makes its worlds in the same order. Any subset and order of ranks is a `comm`.
 ///   Fails (constructor, error): MPI not initialised or already finalised, a thread that may not call MPI, a
-///   communicator that is null or joins two groups, ranks that do not come before the deadline.
+///   communicator that is null or joins two groups, ranks that do not come before the deadline: then no rank has a
+///   world, and `comm` can make no other.
 class world {
  public:
   explicit world(MPI_Comm comm, const options& o = {})
@@ -183,7 +184,7 @@ class world {
     int all = 0;
     if (MPI_Ibarrier(comm_, &request) != MPI_SUCCESS) return false;
     // Those who wait for this rank may have begun a little later than it.
-    const detail::instant until = unwinding   ? detail::after(2 * grace)
+    const detail::instant until = unwinding   ? detail::after(5 * grace)
                                   : deadline_ ? detail::after(*deadline_ + 5 * grace)
                                               : detail::instant{};
     detail::patience patience(spin_);
