@@ -91,9 +91,12 @@ class all_reduce {
       if (static_cast<index_t>(n) != elements_)
         return {errc::invalid_argument, "all_reduce: in or out has other elements than were planned"};
     const block scratch = dense_block(given.scratch.pointer, memory().scratch);
-    for (const void* p : {static_cast<const void*>(from.data()), static_cast<const void*>(to.data())})
-      if (overlap(dense_block(p, elements_ * static_cast<index_t>(sizeof(T))), scratch))
-        return {errc::overlapping_buffers, "all_reduce: memory.scratch overlaps in or out; give separate memory"};
+    const block in = dense_block(from.data(), elements_ * static_cast<index_t>(sizeof(T))),
+                out = dense_block(to.data(), elements_ * static_cast<index_t>(sizeof(T)));
+    if (overlap(in, scratch) || overlap(out, scratch))
+      return {errc::overlapping_buffers, "all_reduce: memory.scratch overlaps in or out; give separate memory"};
+    if (in.pointer != out.pointer && overlap(in, out))
+      return {errc::overlapping_buffers, "all_reduce: in and out overlap in part; give one span as both, or two apart"};
     return {};
   }
   struct contributions {
