@@ -76,11 +76,11 @@ void check_drawn(const Engine& on, int most_ranks, std::uint64_t first, int want
 }  // namespace
 
 TEST_CASE("attention by the kernels over NCCL is right: any layout, mesh and mask of intervals") {
-  check_drawn(nccl_threads<on_kernels>{}, std::min(4, devices()), 1, 20);
+  check_drawn(nccl_threads<on_kernels>{}, std::min(4, devices()), 1, 12);
 }
 
 TEST_CASE("attention by the kernels over threads with streams is right: any layout, mesh and mask of intervals") {
-  check_drawn(device_threads<on_kernels>{}, 4, 1001, 20);
+  check_drawn(device_threads<on_kernels>{}, 4, 1001, 12);
 }
 
 TEST_CASE("a functor mask runs in the kernels as it is, with coordinates and without") {
