@@ -44,23 +44,14 @@ struct asked_window : private window_3d {
   SEQPAR_HD bool allows(index_t q, index_t k) const { return window_3d::allows(q, k); }
 };
 
-/// Can these kernels be asked? A functor with tables or virtual functions has no place on a device.
-bool fits(const problem& p) {
-  for (index_t q = 0; q < p.q_layout.token_count() + p.shape.joint_q; ++q)
-    if (!try_key_intervals(seqpar::bound(p.mask, p.q_layout.token_count() + p.shape.joint_q,
-                                         p.kv_layout.token_count() + p.shape.joint_kv),
-                           q))
-      return false;
-  return true;
-}
-
 template <class Engine>
 void check_drawn(const Engine& on, int most_ranks, std::uint64_t first, int wanted) {
   int done = 0;
   for (std::uint64_t seed = first; done < wanted; ++seed) {
     problem_drawer drawer(seed);
     drawn_problem d = drawer.draw();
-    if (std::max<index_t>(d.p.team.ring * d.p.team.all_to_all, d.p.world) > most_ranks || !fits(d.p)) continue;
+    if (std::max<index_t>(d.p.team.ring * d.p.team.all_to_all, d.p.world) > most_ranks || !fits_in_intervals(d.p))
+      continue;
     d.p.options.joint_gradient = joint_gradient::complete;
     ++done;
     CAPTURE(seed);

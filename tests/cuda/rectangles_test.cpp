@@ -42,13 +42,6 @@ std::string fault_on(const Engine& on, const problem& p) {
   if (const std::string found = complaints(); !found.empty()) return found;
   return fault_of(p, got, definition<T>(p, in), roundings);
 }
-bool fits(const problem& p) {
-  const index_t q_tokens = p.q_layout.token_count() + p.shape.joint_q;
-  const any_mask mask = seqpar::bound(p.mask, q_tokens, p.kv_layout.token_count() + p.shape.joint_kv);
-  for (index_t q = 0; q < q_tokens; ++q)
-    if (!try_key_intervals(mask, q)) return false;
-  return true;
-}
 }  // namespace
 
 TEST_CASE("attention by a third party's kernel through rectangles is right: any layout, mesh and mask of intervals") {
@@ -56,7 +49,7 @@ TEST_CASE("attention by a third party's kernel through rectangles is right: any 
   for (std::uint64_t seed = 2001; done < 12; ++seed) {
     problem_drawer drawer(seed);
     drawn_problem d = drawer.draw();
-    if (std::max<index_t>(d.p.team.ring * d.p.team.all_to_all, d.p.world) > 4 || !fits(d.p)) continue;
+    if (std::max<index_t>(d.p.team.ring * d.p.team.all_to_all, d.p.world) > 4 || !fits_in_intervals(d.p)) continue;
     d.p.options.joint_gradient = joint_gradient::complete;
     ++done;
     CAPTURE(seed);

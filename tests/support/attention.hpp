@@ -440,6 +440,15 @@ dense_result definition(const problem& p, const tensors& in) {
   return want;
 }
 
+/// Does every query of the problem see two intervals of keys at most?
+inline bool fits_in_intervals(const problem& p) {
+  const index_t q_tokens = p.q_layout.token_count() + p.shape.joint_q;
+  const any_mask mask = seqpar::bound(p.mask, q_tokens, p.kv_layout.token_count() + p.shape.joint_kv);
+  for (index_t q = 0; q < q_tokens; ++q)
+    if (!try_key_intervals(mask, q)) return false;
+  return true;
+}
+
 /// The bytes that each member must send in the two passes when every wanted entry that another member holds moves once
 /// (pass_along: once over every link on its way): counted entry by entry from the layouts, the mask and the heads,
 /// without looking at the library's routes.

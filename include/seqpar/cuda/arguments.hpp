@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A kernel call as the device is given it: plain pointers and strides, and the walk over the tiles.
+// A kernel call as the device is given it: plain pointers and strides.
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include <seqpar/kernel/concept.hpp>
 
@@ -47,28 +46,6 @@ struct query_list {
   }
 };
 
-/// The keys that one query row may see.
-struct row_keys {
-  std::int32_t lo0, hi0, lo1, hi1, position;
-
-  /// A row that is not there sees nothing.
-  template <class Mask>
-  SEQPAR_HD static row_keys of(const query_list& q, std::int32_t row, bool there) {
-    if (!there) return {0, 0, 0, 0, -1};
-    if constexpr (std::is_same_v<Mask, by_intervals>)
-      return {q.lo0[row], q.hi0[row], q.lo1[row], q.hi1[row], 0};
-    else
-      return {0, 0, 0, 0, q.position[row]};
-  }
-  template <class Mask>
-  SEQPAR_HD bool see(std::int32_t key, const Mask& mask) const {
-    if constexpr (std::is_same_v<Mask, by_intervals>)
-      return (lo0 <= key && key < hi0) || (lo1 <= key && key < hi1);
-    else
-      return position >= 0 && mask.allows(index_t{position}, index_t{key});
-  }
-};
-
 /// key_table: the key tiles of a segment, what each query tile visits, and which query tiles visit each of them.
 struct key_list {
   const key_tile* tiles;
@@ -102,34 +79,6 @@ struct segment {
 
 /// Segments of one launch; longer lists are several launches.
 inline constexpr int most_segments = 8;
-
-/// The walk over a list of tile ranges: `for (tile_walk w(ranges, first, last); w.more(); w.next()) … w.tile, w.kind`.
-class tile_walk {
- public:
-  SEQPAR_HD tile_walk(const tile_range* ranges, std::int32_t first, std::int32_t last)
-      : ranges_(ranges), range_(first), last_(last) {
-    open();
-  }
-  SEQPAR_HD bool more() const { return range_ < last_; }
-  SEQPAR_HD void next() {
-    if (++tile < end_) return;
-    ++range_;
-    open();
-  }
-  std::int32_t tile = 0;
-  cover kind = cover::some;
-
- private:
-  SEQPAR_HD void open() {
-    if (range_ >= last_) return;
-    const tile_range r = ranges_[range_];
-    tile = r.first;
-    end_ = r.first + r.count;
-    kind = r.kind;
-  }
-  const tile_range* ranges_;
-  std::int32_t range_, last_, end_ = 0;
-};
 
 }  // namespace cuda
 }  // namespace v0_1

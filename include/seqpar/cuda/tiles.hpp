@@ -20,13 +20,6 @@ struct head_class {
   static constexpr int qk = Qk, v = V;
 };
 
-/// The least class that holds a width of 1 … 256.
-constexpr int class_of(index_t dim) {
-  for (const int width : {32, 64, 96, 128, 192})
-    if (dim <= width) return width;
-  return 256;
-}
-
 /// What a multiprocessor offers a block. Architectures by their number: 80, 86, 89, 90, 100, …
 struct shared_memory {
   int multiprocessor, block;
