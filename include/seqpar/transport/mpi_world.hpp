@@ -184,13 +184,18 @@ class world {
     int all = 0;
     if (MPI_Ibarrier(comm_, &request) != MPI_SUCCESS) return false;
     // Those who wait for this rank may have begun a little later than it.
-    const detail::instant until = unwinding   ? detail::after(5 * grace)
-                                  : deadline_ ? detail::after(*deadline_ + 5 * grace)
+    // Others wait for one that unwinds until their deadline: it speaks before them.
+    const std::chrono::nanoseconds moment = 5 * grace;
+    const detail::instant until = unwinding   ? detail::after(deadline_ ? std::min(moment, *deadline_ / 2) : moment)
+                                  : deadline_ ? detail::after(*deadline_ + moment)
                                               : detail::instant{};
+    const auto failed = [&] {
+      return unwinding ? take_notices() >= 0
+                       : !hear([&] { return "rank " + std::to_string(rank_) + " has left"; }).ok();
+    };
     detail::patience patience(spin_);
     while (MPI_Test(&request, &all, MPI_STATUS_IGNORE) == MPI_SUCCESS && !all && !detail::passed(until))
-      if (patience.pause())
-        if (!hear([&] { return "rank " + std::to_string(rank_) + " has left"; }).ok()) return false;
+      if (patience.pause() && failed()) return false;
     return all != 0;
   }
   void refuse_unless_callable() {
