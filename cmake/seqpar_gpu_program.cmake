@@ -12,10 +12,8 @@ function(seqpar_gpu_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "BUILT_FOR" "" "SOURCES;PLAIN;LIBRARIES;OPTIONS")
   set(program ${CMAKE_CURRENT_BINARY_DIR}/${name})
   file(MAKE_DIRECTORY ${program}.dir)
-  # Masks are for host and device, what the host gives them for the host alone: no affair of these programs.
   set(compile ${SEQPAR_NVCC} -std=c++20 -ccbin ${CMAKE_CXX_COMPILER} -arch=${SEQPAR_GPU_ARCHITECTURE}
-              -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR} -Werror=all-warnings
-              -diag-suppress=20011,20013,20014,20015 ${arg_OPTIONS})
+              -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR} -Werror=all-warnings ${arg_OPTIONS})
   if(arg_BUILT_FOR)
     string(REGEX MATCH "[0-9]+" number ${SEQPAR_GPU_ARCHITECTURE})
     list(APPEND compile -DSEQPAR_BUILT_FOR=${number})

@@ -77,5 +77,25 @@ constexpr heads_view<T> dense_heads(T* pointer, std::array<index_t, 3> shape) {
   return {pointer, shape, {shape[1] * shape[2], shape[2], 1}};
 }
 
+/// Softmax states of rows (state_view of kernel/concept.hpp), wherever they lie.
+struct state_rows {
+  rows_view<float> acc;
+  heads_view<float> max, sum;
+
+  /// Rows first, first + step, …, `count` of them.
+  constexpr state_rows line(index_t first, index_t step, index_t count) const {
+    state_rows s = *this;
+    s.acc.pointer += first * acc.stride[1];
+    s.acc.stride[1] *= step;
+    s.acc.shape[1] = count;
+    for (heads_view<float>* x : {&s.max, &s.sum}) {
+      x->pointer += first * x->stride[2];
+      x->stride[2] *= step;
+      x->shape[2] = count;
+    }
+    return s;
+  }
+};
+
 }  // namespace v0_1
 }  // namespace seqpar

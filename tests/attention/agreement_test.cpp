@@ -101,6 +101,31 @@ TEST_CASE("shapes that cannot be planned are one clear error with the remedy, th
         at + "a rank holds more than capacity.tokens_per_rank; give a larger capacity");
 }
 
+TEST_CASE(
+    "queries that cannot travel are refused where they are asked for; the cheaper side is then that of the keys") {
+  const auto without = [](auto&& set) {
+    const auto with = [&](side forward, side backward) {
+      return refused([&](problem& p) {
+        set(p);
+        p.options.moves = {forward, backward};
+      });
+    };
+    CHECK(with(side::cheaper, side::cheaper) == "planned");
+    CHECK(with(side::queries, side::keys) == with(side::keys, side::queries));
+    return with(side::queries, side::queries);
+  };
+  const std::string no =
+      "[seqpar] plan_attention: queries travel with schedule::direct and reuse::resend only, without joint queries and "
+      "capacity; leave options.moves to side::cheaper, or give side::keys";
+  CHECK(without([](problem&) {}) == "planned");
+  CHECK(without([](problem& p) { p.options.schedule = schedule::pass_along; }) == no);
+  CHECK(without([](problem& p) { p.options.schedule = schedule::all_gather; }) == no);
+  CHECK(without([](problem& p) { p.options.reuse = reuse::saved; }) == no);
+  CHECK(without([](problem& p) { p.options.capacity.tokens_per_rank = 16; }) == no);
+  CHECK(without([](problem& p) { p.shape.joint_q = 2; }) == no);
+  CHECK(without([](problem& p) { p.shape.joint_kv = 2; }) == "planned");
+}
+
 TEST_CASE("layouts that do not fit the mesh, and rows with two owners or none, are refused while planning") {
   const std::string at = "[seqpar] plan_attention: ";
   CHECK(refused([](problem& p) { p.q_layout = contiguously(16, 3); }) ==
@@ -187,6 +212,7 @@ TEST_CASE("whatever one rank gives otherwise than the rest is one error on all o
   check_disagreement("joint_kv", [](problem& p) { p.shape.joint_kv = 1; });
   check_disagreement("the scale", [](problem& p) { p.options.scale = 0.25f; });
   check_disagreement("the schedule", [](problem& p) { p.options.schedule = schedule::pass_along; });
+  check_disagreement("the sides that move", [](problem& p) { p.options.moves.backward = side::queries; });
   check_disagreement("passes", [](problem& p) { p.options.passes = forward_only; });
   check_disagreement("reuse", [](problem& p) { p.options.reuse = reuse::saved; });
   check_disagreement("joint_gradient", [](problem& p) { p.options.joint_gradient = joint_gradient::partial; });

@@ -65,7 +65,12 @@ inline std::vector<mesh_shape> only_ring(int ranks) {
 inline std::vector<mesh_shape> only_all_to_all(int ranks) {
   return {{.ring = 1, .all_to_all = ranks}};
 }
-inline const std::vector<schedule> every_schedule{schedule::direct, schedule::pass_along};
+inline const std::vector<schedule> every_schedule{schedule::direct, schedule::pass_along, schedule::all_gather,
+                                                  schedule::double_ring};
+/// Windows of half a ring, or of one member where it has no half.
+inline index_t window_of(index_t ring) {
+  return ring % 2 == 0 ? ring / 2 : 1;
+}
 
 inline std::string name_of(const problem& p) {
   const auto n = [](index_t x) { return std::to_string(x); };
@@ -73,7 +78,11 @@ inline std::string name_of(const problem& p) {
                   n(p.kv_layout.token_count()) + " keys (" + p.kv_layout.name() + "), " + p.mask.name() + ", ring " +
                   n(p.team.ring) + " x all-to-all " + n(p.team.all_to_all);
   s += p.team.inside == axis::ring ? " (ring inside), " : ", ";
-  s += p.options.schedule == schedule::direct ? "direct, " : "pass_along, ";
+  constexpr const char* schedules[] = {"direct, ", "pass_along, ", "all_gather, ", "double_ring, "};
+  s += schedules[static_cast<std::size_t>(p.options.schedule)];
+  constexpr const char* sides[] = {"keys", "queries", "the cheaper"};
+  s += std::string(sides[static_cast<std::size_t>(p.options.moves.forward)]) + "/" +
+       sides[static_cast<std::size_t>(p.options.moves.backward)] + " move, ";
   s += p.options.reuse == reuse::saved ? "saved" : "resend";
   return s + ", heads " + n(p.shape.heads) + "/" + n(p.shape.kv_heads) + ", dim " + n(p.shape.head_dim) + "/" +
          n(p.shape.v_dim()) + ", batch " + n(p.shape.batch);
@@ -106,6 +115,7 @@ struct attention_case {
               options,
               memory};
     p.options.schedule = s;
+    p.options.window = window_of(p.team.ring);
     p.with_dlse = with_dlse;
     return p;
   }
@@ -163,7 +173,7 @@ void check_everywhere(const attention_case& c, See&& see) {
     for (const deal d : c.deals)
       for (const mesh_shape& team : c.meshes(ranks))
         for (const schedule s : every_schedule) {
-          if (team.ring == 1 && s == schedule::pass_along) continue;
+          if (team.ring == 1 && s != schedule::direct) continue;
           const problem p = c.at(d, ranks, team, s);
           const std::string fault = fault_when_run<T>(p, in, want, [&](const problem& q, const outcome<T>& got) {
             std::string more = c.sums ? sums_fault(got, *c.sums, c.sums_within) : std::string();

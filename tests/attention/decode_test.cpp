@@ -2,203 +2,30 @@
 // Decode over a cache dealt to ranks: equal to the definition at every step, the same bits on every rank, partials only
 // on the wire.
 #include <array>
-#include <cstring>
 #include <memory>
 #include <mutex>
 
 #include <doctest/doctest.h>
-#include <seqpar/attention/decode.hpp>
 #include <seqpar/kernel/visit.hpp>
-#include <seqpar/layout/appended.hpp>
-#include <seqpar/layout/contiguous.hpp>
 #include <seqpar/layout/segments.hpp>
-#include <seqpar/layout/striped.hpp>
-#include <seqpar/layout/zigzag.hpp>
-#include <seqpar/mask/combine.hpp>
 #include <seqpar/mask/documents.hpp>
-#include <seqpar/mask/first_keys.hpp>
 #include <seqpar/mask/full.hpp>
-#include <seqpar/mask/window.hpp>
 #include <seqpar/transport/recorder.hpp>
-#include <tests/support/attention.hpp>
+#include <tests/support/decode.hpp>
 #include <tests/support/layouts.hpp>
 
 namespace seqpar::test {
 namespace {
 
-using any_cache = appended<any_layout>;
 using transport_type = traced<threads::transport>;
 
-const any_mask past(causal{}, "causal");
-const any_mask window_and_sinks(any_of{all_of{causal{}, window{.left = 9, .right = 0}}, first_keys{2}},
-                                "window, sinks");
-
-/// From `cache` on, `steps` times `fresh` tokens are appended, which are then the queries. Every rank runs them all.
-struct decode_problem {
-  any_cache cache;
-  decode_shape shape{.heads = 4, .kv_heads = 2, .head_dim = 4, .queries = 1, .cache_rows = 0};
-  any_mask mask = past;
-  index_t steps = 1, fresh = 1;
-  mesh_shape team{1, 1};  ///< ring 1: as many as the cache's ranks
-  std::optional<std::uint64_t> adversary{};
-  std::vector<run> queries{};  ///< of each step; empty: the fresh ones
-
-  mesh_shape mesh() const { return {cache.rank_count(), team.all_to_all, team.inside}; }
-  int ranks() const { return static_cast<int>(mesh().ring * mesh().all_to_all); }
-  index_t tokens(index_t after_step) const { return cache.token_count() + (after_step + 1) * fresh; }
-  index_t query_count(index_t step) const {
-    return queries.empty() ? fresh : queries[static_cast<std::size_t>(step)].count;
-  }
-  std::string name() const {
-    return "ring " + std::to_string(mesh().ring) + " x " + std::to_string(mesh().all_to_all) + ", prefill " +
-           std::to_string(cache.prefill.token_count()) + " " + cache.prefill.name() + ", granule " +
-           std::to_string(cache.granule) + ", " + mask.name();
-  }
-};
-
-dense_shape dense_of(const decode_problem& p, index_t step) {
-  const attention_shape n = p.shape.attention();
-  return {n.batch, p.query_count(step), p.tokens(p.steps - 1), n.heads, n.kv_heads, n.head_dim, n.v_dim()};
+template <class T>
+auto decode(const decode_problem& p) {
+  return decode<T>(p, on_threads{}, p.mask);
 }
-template <class T>
-std::vector<T> queries_of(const decode_problem& p, index_t step) {
-  const index_t size = dense_of(p, step).q_size();
-  return rounded<T>(filled<float>(tag::q, size, step * size));
-}
-template <class T>
-struct result_of {
-  std::vector<T> out;
-  std::vector<float> lse;
-  bool operator==(const result_of& o) const {
-    const auto same = [](const auto& a, const auto& b) {
-      return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0);
-    };
-    return same(out, o.out) && same(lse, o.lse);
-  }
-};
-
-/// One rank's plan, memory and cache, which is full of NaN where nothing was written.
-template <class T>
-struct decoder {
-  using plan_type = decode_plan<T, any_mask, transport_type>;
-  decoder(const threads::transport& world, const decode_problem& p)
-      : record(world.rank(), world.size(), 16),
-        team(transport_type(world, record), p.mesh()),
-        plan(plan_decode<T>(team, p.mask, p.shape)),
-        memory(plan.memory()),
-        given(memory),
-        rows(p.shape.cache_rows),
-        shape(p.shape.attention()) {
-    const T nan = T(std::numeric_limits<float>::quiet_NaN());
-    k.assign(static_cast<std::size_t>(shape.batch * rows * kv_heads() * shape.head_dim), nan);
-    v.assign(static_cast<std::size_t>(shape.batch * rows * kv_heads() * shape.v_dim()), nan);
-    const dense_shape d = dense_of(p, 0);
-    all_k = rounded<T>(filled<float>(tag::k, d.k_size()));
-    all_v = rounded<T>(filled<float>(tag::v, d.v_size()));
-    all_tokens = d.k_tokens;
-  }
-  index_t kv_heads() const { return plan.kv_heads_here().size(); }
-  rows_view<T> k_cache() { return dense_view(k.data(), {shape.batch, rows, kv_heads(), shape.head_dim}); }
-  rows_view<T> v_cache() { return dense_view(v.data(), {shape.batch, rows, kv_heads(), shape.v_dim()}); }
-  append_arguments<T> last(index_t tokens, index_t count) {
-    const auto part = [&](std::vector<T>& x, index_t dim) {
-      rows_view<const T> w = dense_view<const T>(x.data(), {shape.batch, all_tokens, shape.kv_heads, dim});
-      w.pointer += (tokens - count) * w.stride[1];
-      w.shape[1] = count;
-      return w;
-    };
-    return {part(all_k, shape.head_dim), part(all_v, shape.v_dim()), k_cache(), v_cache()};
-  }
-  void aim(std::vector<T>& q, index_t count) {
-    const T nan = T(std::numeric_limits<float>::quiet_NaN());
-    out.assign(static_cast<std::size_t>(shape.batch * count * shape.heads * shape.v_dim()), nan);
-    lse.assign(static_cast<std::size_t>(shape.batch * count * shape.heads), std::numeric_limits<float>::quiet_NaN());
-    a = {dense_view<const T>(q.data(), {shape.batch, count, shape.heads, shape.head_dim}), k_cache(), v_cache(),
-         dense_view(out.data(), {shape.batch, count, shape.heads, shape.v_dim()}),
-         dense_heads(lse.data(), {shape.batch, shape.heads, count})};
-  }
-  status forward() const noexcept { return plan.forward(a, given, on_host{}); }
-
-  flight_record record;
-  mesh<transport_type> team;
-  plan_type plan;
-  guarded_memory memory;
-  seqpar::memory given;
-  index_t rows, all_tokens = 0;
-  attention_shape shape;
-  std::vector<T> k, v, all_k, all_v, out;
-  std::vector<float> lse;
-  typename plan_type::forward_type a;
-};
-
-/// Every rank's results of every step. Throws what goes wrong.
-template <class T>
-std::vector<std::vector<result_of<T>>> decode(decode_problem p) {
-  p.shape.cache_rows = p.cache.rows_for(p.tokens(p.steps - 1));
-  for (index_t s = 0; s < p.steps; ++s) p.shape.queries = std::max<index_t>({1, p.shape.queries, p.query_count(s)});
-  std::vector<std::vector<result_of<T>>> results(static_cast<std::size_t>(p.ranks()));
-  threads::options world_options{.ranks = p.ranks()};
-  if (p.adversary) world_options.adversary = *p.adversary;
-  run_ranks(world_options, [&](threads::transport world) {
-    decoder<T> rank(world, p);
-    rank.plan.prepare(rank.given, on_host{});
-    any_cache cache = p.cache;
-    check(rank.plan.append(cache, rank.last(cache.token_count(), cache.token_count())));
-    for (index_t step = 0; step < p.steps; ++step) {
-      cache = cache.grown(p.fresh);
-      check(rank.plan.append(cache, rank.last(cache.token_count(), p.fresh)));
-      if (p.queries.empty())
-        check(rank.plan.advance(cache, p.fresh, rank.given));
-      else
-        check(rank.plan.advance(cache, p.queries[static_cast<std::size_t>(step)], rank.given));
-      std::vector<T> q = queries_of<T>(p, step);
-      rank.aim(q, p.query_count(step));
-      const index_t before = rank.record.bytes(direction::send);
-      check(rank.forward());
-      if (rank.record.bytes(direction::send) - before != rank.plan.bytes_sent(p.query_count(step)))
-        throw std::runtime_error("other bytes were sent than bytes_sent() says");
-      results[static_cast<std::size_t>(world.rank())].push_back({rank.out, rank.lse});
-    }
-    if (!rank.memory.intact()) throw std::runtime_error("memory beyond the sizes asked for was written");
-  });
-  return results;
-}
-
-/// What differs from the definition, element by element, or between two ranks; empty when nothing does.
 template <class T = float>
 std::string fault_of(const decode_problem& p) {
-  const auto got = decode<T>(p);
-  const attention_shape n = p.shape.attention();
-  for (std::size_t r = 1; r < got.size(); ++r)
-    if (!(got[r] == got[0])) return p.name() + ": rank " + std::to_string(r) + " has other bits than rank 0";
-  for (index_t step = 0; step < p.steps; ++step) {
-    const dense_shape d = dense_of(p, step);
-    const index_t tokens = p.tokens(step);
-    const any_mask mask = p.mask.bound(tokens, tokens);
-    const run at = p.queries.empty() ? run{tokens - p.fresh, p.fresh, 1} : p.queries[static_cast<std::size_t>(step)];
-    const dense_result want = dense_attention(
-        d, {.scale = default_scale}, queries_of<T>(p, step), rounded<T>(filled<float>(tag::k, d.k_size())),
-        rounded<T>(filled<float>(tag::v, d.v_size())), std::vector<float>{}, {},
-        [&](index_t i, index_t j) { return j < tokens && mask.allows(at.at(i), j); });
-    const result_of<T>& have = got[0][static_cast<std::size_t>(step)];
-    for (const verdict& v :
-         {compare(have.out, want.out, want.out_magnitude), compare(have.lse, want.lse, want.lse_magnitude)})
-      if (!v.good()) {
-        std::ostringstream text;
-        text << p.name() << ", step " << step << ": " << v;
-        return text.str();
-      }
-  }
-  (void)n;
-  return "";
-}
-
-std::vector<any_cache> caches(int ranks, index_t prefill, index_t granule) {
-  return {{any_layout(contiguous{.tokens = prefill, .ranks = ranks}, "contiguous"), 0, granule},
-          {any_layout(zigzag{.tokens = prefill, .ranks = ranks}, "zigzag"), 0, granule}};
-}
-any_cache empty_cache(int ranks, index_t granule = 1) {
-  return caches(ranks, 0, granule)[0];
+  return fault_of<T>(p, decode<T>(p));
 }
 
 }  // namespace
@@ -554,10 +381,9 @@ TEST_CASE(
     if (!text.empty()) wrong.push_back(what + ": " + text);
   };
   run_ranks(4, [&](threads::transport world) {
-    decoder<float> rank(world, p);
+    decoder<float> rank(world, p, {}, p.mask);
     const any_cache& cache = p.cache;
-    std::vector<float> q = queries_of<float>(p, 0);
-    rank.aim(q, 1);
+    rank.aim(queries_of<float>(p, 0), 1);
     const auto good = [&] {
       check(rank.plan.append(cache, rank.last(cache.token_count(), cache.token_count())));
       check(rank.plan.advance(cache, 1, rank.given));
@@ -574,7 +400,7 @@ TEST_CASE(
     good();
     const auto a = rank.a;
     const auto given = rank.given;
-    const std::vector<float> out = rank.out;
+    const std::vector<float> out = rank.result().out;
     int turn = 0;
     const auto after = [&](const char* name) {
       if (rank.forward().ok()) complain(name, "a later call does not know of the failure");
@@ -582,7 +408,7 @@ TEST_CASE(
       rank.given = given;
       check(world.recover());
       good();
-      if (rank.out != out) complain(name, "results changed after recover()");
+      if (rank.result().out != out) complain(name, "results changed after recover()");
     };
     for (const misuse& m : misuses) {
       const int at_fault = ++turn % 4;
@@ -607,7 +433,7 @@ TEST_CASE("a wrong buffer is named with its call, and runs that do not spell the
   decode_problem p{.cache = empty_cache(1).grown(3)};
   p.shape.cache_rows = 12;
   run_ranks(1, [&](threads::transport world) {
-    decoder<float> rank(world, p);
+    decoder<float> rank(world, p, {}, p.mask);
     rank.plan.prepare(rank.given, on_host{});
     const auto append = [&](auto&& spoil) {
       append_arguments<float> a = rank.last(3, 1);
@@ -625,8 +451,7 @@ TEST_CASE("a wrong buffer is named with its call, and runs that do not spell the
     CHECK(append([](auto& a) { a.v_cache.pointer = nullptr; }) == at + "a tensor with elements is null: v_cache");
     CHECK(append([](auto& a) { a.v_cache = a.k_cache; }) ==
           at + "a cache overlaps another buffer; give separate memory: v_cache");
-    std::vector<float> q = queries_of<float>(p, 0);
-    rank.aim(q, 1);
+    rank.aim(queries_of<float>(p, 0), 1);
     check(rank.plan.advance(p.cache, 1, rank.given));
     const auto a = rank.a;
     const auto forward = [&](auto&& spoil) {
@@ -672,12 +497,11 @@ TEST_CASE("ranks that gave advance another cache, other queries or another mask 
         std::vector<status> got(static_cast<std::size_t>(p.ranks()));
         const change spoiled = entry.second;
         run_ranks(p.ranks(), [&](threads::transport world) {
-          decoder<float> rank(world, p);
+          decoder<float> rank(world, p, {}, p.mask);
           rank.plan.prepare(rank.given, on_host{});
           std::fill(rank.k.begin(), rank.k.end(), 0.f);
           std::fill(rank.v.begin(), rank.v.end(), 0.f);
-          std::vector<float> q = queries_of<float>(p, 0);
-          rank.aim(q, 1);
+          rank.aim(queries_of<float>(p, 0), 1);
           check(rank.plan.advance(p.cache, 1, rank.given));
           check(rank.forward());
           check(world.recover());  // nobody is still in the good run
@@ -710,13 +534,12 @@ TEST_CASE("0, 1 or 2 queries on one rank and another number on the others: all r
           threads::options world_options{.ranks = p.ranks()};
           world_options.deadline = std::chrono::seconds(20);
           run_ranks(world_options, [&](threads::transport world) {
-            decoder<float> rank(world, p);
+            decoder<float> rank(world, p, {}, p.mask);
             rank.plan.prepare(rank.given, on_host{});
             std::fill(rank.k.begin(), rank.k.end(), 0.5f);
             std::fill(rank.v.begin(), rank.v.end(), 0.5f);
             const auto forward = [&](index_t n) {
-              std::vector<float> q = queries_of<float>(p, n);
-              rank.aim(q, n);
+              rank.aim(queries_of<float>(p, n), n);
               check(rank.plan.advance(p.cache, p.queries[static_cast<std::size_t>(n)], rank.given));
               return rank.forward();
             };
@@ -733,7 +556,7 @@ TEST_CASE("0, 1 or 2 queries on one rank and another number on the others: all r
               if (odd >= 0 && p.ranks() > 2) require(s.rank() == odd, "named: " + s.message());
             }
             check(forward(1));  // the world is as it was
-            for (float x : rank.out) require(x == 0.5f, "the result");
+            for (float x : rank.result().out) require(x == 0.5f, "the result");
           });
         }
   }

@@ -362,10 +362,23 @@ class problem_drawer {
     attention_options& o = p.options;
     o.passes = roll_.one_in(12) ? forward_only : forward_backward;
     o.scale = roll_.pick<std::optional<float>>({std::nullopt, std::nullopt, std::nullopt, 0.f, -0.6f, 1.25f});
-    o.schedule = roll_.pick({schedule::direct, schedule::pass_along});
+    o.schedule = roll_.pick({schedule::direct, schedule::pass_along, schedule::all_gather, schedule::double_ring});
+    o.window = draw_divisor(p.team.ring);
     o.reuse = roll_.pick({reuse::resend, reuse::saved});
     o.gradients = roll_.pick({write::assign, write::assign, write::add});
     o.joint_gradient = roll_.pick({joint_gradient::complete, joint_gradient::complete, joint_gradient::partial});
+    draw_capacity(p);
+    if (roll_.one_in(4) && p.shape.joint_q == 0) {
+      o.schedule = schedule::direct;
+      o.reuse = reuse::resend;
+      o.capacity = {};
+      o.moves = {roll_.pick({side::keys, side::queries, side::cheaper}), roll_.pick({side::keys, side::queries})};
+    } else {
+      o.moves = {side::cheaper, side::cheaper};
+    }
+  }
+  void draw_capacity(problem& p) {
+    attention_options& o = p.options;
     if (!roll_.one_in(6)) return;
     for (int r = 0; r < p.q_layout.rank_count(); ++r)
       o.capacity.tokens_per_rank =

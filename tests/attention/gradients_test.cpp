@@ -87,6 +87,7 @@ TEST_CASE("gradients that are asked for with saved q, k, v are those of sending 
     check_everywhere(c, [&](const problem& p, const outcome<float>& got) {
       problem again = p;
       again.options.reuse = reuse::resend;
+      again.options.moves = {side::keys, side::keys};
       const outcome<float> other = run_problem<float>(again, recipe_tensors(p));
       if (!same_bits(got, other)) return std::string("saved and resend differ");
       for (std::size_t m = 0; m < got.memory.size(); ++m) {

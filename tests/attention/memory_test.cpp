@@ -21,7 +21,7 @@ problem plain(mesh_shape team, index_t tokens, reuse again = reuse::resend, sche
           any_mask(full{}, "full"),
           {.heads = 8, .kv_heads = 8, .head_dim = 16},
           team,
-          {.passes = forward_backward, .schedule = s, .reuse = again}};
+          {.passes = forward_backward, .schedule = s, .window = window_of(team.ring), .reuse = again}};
 }
 
 /// The error that f throws, or ok.
@@ -138,11 +138,15 @@ TEST_CASE("when all ranks hold alike, every cache line of every kind of memory t
             problem p = plain(team, 128, again, s);
             p.options.gradients = how;
             p.shape.joint_q = p.shape.joint_kv = joint;
-            const outcome<float> got = run_problem<float>(p, recipe_tensors(p), host_reference<>{});
-            for (const memory_sizes& lines : got.unused)
-              CHECK_MESSAGE(lines == memory_sizes{}, name_of(p) << ", joint " << joint << ": " << lines.tables << " "
-                                                                << lines.scratch << " " << lines.exchange << " "
-                                                                << lines.saved << " lines unused");
+            for (const side moving : {side::keys, side::queries}) {
+              if (moving == side::queries && !seqpar::detail::queries_may_travel(p.options, p.shape)) continue;
+              p.options.moves = {moving, moving};
+              const outcome<float> got = run_problem<float>(p, recipe_tensors(p), host_reference<>{});
+              for (const memory_sizes& lines : got.unused)
+                CHECK_MESSAGE(lines == memory_sizes{}, name_of(p) << ", joint " << joint << ": " << lines.tables << " "
+                                                                  << lines.scratch << " " << lines.exchange << " "
+                                                                  << lines.saved << " lines unused");
+            }
           }
 }
 

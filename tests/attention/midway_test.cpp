@@ -82,8 +82,9 @@ std::vector<told> run_with(planted fault, int at_fault, mesh_shape team_shape, s
     const contiguous layout{.tokens = 12, .ranks = ranks};
     const mesh team(faulty_transport{t, &mine}, team_shape);
     const attention_shape shape{.heads = 4, .kv_heads = 4, .head_dim = 4};
-    auto plan = plan_attention<float>(team, layout, any_mask(faulty_mask{&mine}), shape,
-                                      {.passes = forward_backward, .schedule = how}, faulty_kernel{&mine});
+    auto plan = plan_attention<float>(
+        team, layout, any_mask(faulty_mask{&mine}), shape,
+        {.passes = forward_backward, .schedule = how, .window = window_of(team_shape.ring)}, faulty_kernel{&mine});
     const host_memory memory(plan.memory());
     plan.prepare(memory, on_host{});
     const index_t rows = plan.q_rows();

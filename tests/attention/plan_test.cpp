@@ -39,7 +39,7 @@ TEST_CASE("bfloat16 in, fp32 out and fp32 gradients, from a plan that outlives a
       for (const write how : {write::assign, write::add}) {
         const any_layout layout(per_document<zigzag>{bounds, {.tokens = 0, .ranks = 4}}, "zigzag per document");
         problem p{layout, layout, any_mask(seqpar::within{documents{bounds}, causal{}}, "documents"),
-                  shape,  team,   {.passes = forward_backward, .schedule = s}};
+                  shape,  team,   {.passes = forward_backward, .schedule = s, .window = window_of(team.ring)}};
         const tensors in = recipe_tensors(p);
         dense_result want =
             dense_attention(dense_shape_of(p), {.scale = default_scale}, rounded<bfloat16>(in.q),
@@ -47,8 +47,9 @@ TEST_CASE("bfloat16 in, fp32 out and fp32 gradients, from a plan that outlives a
                             [&](index_t q, index_t k) { return p.mask.allows(q, k); });
         outcome<float> got = empty_outcome(p);
         run_ranks(4, [&](threads::transport world) {
-          mixed_plan first = planned_from_temporaries(world, team, shape,
-                                                      {.passes = forward_backward, .schedule = s, .gradients = how});
+          mixed_plan first = planned_from_temporaries(
+              world, team, shape,
+              {.passes = forward_backward, .schedule = s, .window = window_of(team.ring), .gradients = how});
           const host_memory memory(first.memory());
           first.prepare(memory, on_host{});
           const mixed_plan plan = std::move(first);

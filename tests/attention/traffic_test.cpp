@@ -63,11 +63,67 @@ TEST_CASE("zigzag causal on 8 ranks moves 0.75 of the full ring direct, 0.9375 p
   CHECK(moved(see_past, contiguously, schedule::pass_along) == 56);
 }
 
+TEST_CASE("in a double ring a row enters a window once, however many want it there") {
+  // 8 rows over 4 ranks, one block of 2 rows each, two windows of 2
+  const auto sent = [](schedule s, any_mask mask) {
+    const problem p = numbers(8, std::move(mask)).at(contiguously, 4, {.ring = 4, .all_to_all = 1}, s);
+    return run_problem<float>(p, recipe_tensors(p)).forward_bytes;
+  };
+  // full: every rank hands its block to its neighbour and to one of the other window (4 rows), and that block on (2)
+  CHECK(sent(schedule::double_ring, see_all) == std::vector<index_t>(4, 6 * 8));
+  CHECK(sent(schedule::direct, see_all) == std::vector<index_t>(4, 6 * 8));
+  // causal: rank 0 gives to 1 and 2, 1 to 3, 2 (for 3) 2's own and 0's rows, 3 (for 2) those of 1
+  CHECK(sent(schedule::double_ring, see_past) == std::vector<index_t>{4 * 8, 2 * 8, 4 * 8, 2 * 8});
+  CHECK(sent(schedule::direct, see_past) == std::vector<index_t>{6 * 8, 4 * 8, 2 * 8, 0});
+}
+
+TEST_CASE(
+    "the side of fewer bytes moves: backward queries with as many kv heads as heads, keys with a fourth of them") {
+  // 4 ranks, 16 tokens: each of 12 rows and every head; forward 2·4 numbers a key, 4 + (4 + 2) a query; backward twice
+  // the key's, 2·4 + 2 + 4 a query; and a query row says what it may see, 16 bytes
+  const auto sent = [](index_t kv_heads, side moving) {
+    attention_case c{.tokens = 16, .shape = {.heads = 4, .kv_heads = kv_heads, .head_dim = 4}, .mask = see_all};
+    c.options.moves = {moving, moving};
+    const problem p = c.at(in_stripes, 4, {.ring = 4, .all_to_all = 1}, schedule::direct);
+    const outcome<float> got = run_problem<float>(p, recipe_tensors(p));
+    for (int r = 1; r < 4; ++r) {
+      CHECK(got.forward_bytes[static_cast<std::size_t>(r)] == got.forward_bytes[0]);
+      CHECK(got.backward_bytes[static_cast<std::size_t>(r)] == got.backward_bytes[0]);
+    }
+    return std::pair{got.forward_bytes[0], got.backward_bytes[0]};
+  };
+  CHECK(sent(4, side::keys) == std::pair<index_t, index_t>{12 * 4 * 8 * 4, 12 * 4 * 16 * 4});
+  CHECK(sent(4, side::queries) == std::pair<index_t, index_t>{12 * (4 * 10 * 4 + 16), 12 * (4 * 14 * 4 + 16)});
+  CHECK(sent(4, side::cheaper) == std::pair<index_t, index_t>{12 * 4 * 8 * 4, 12 * (4 * 14 * 4 + 16)});
+  CHECK(sent(1, side::keys) == std::pair<index_t, index_t>{12 * 1 * 8 * 4, 12 * 1 * 16 * 4});
+  CHECK(sent(1, side::cheaper) == sent(1, side::keys));
+}
+
+TEST_CASE("few queries of many keys move forward, too; behind a window only the rows beside a border move") {
+  attention_case c{.tokens = 4, .shape = {.heads = 1, .kv_heads = 1, .head_dim = 4}, .mask = see_all, .kv_tokens = 64};
+  c.options.moves = {side::cheaper, side::cheaper};
+  const auto sent = [](const problem& p) {
+    const outcome<float> got = run_problem<float>(p, recipe_tensors(p));
+    return std::pair{sum(got.forward_bytes), sum(got.backward_bytes)};
+  };
+  const auto at = [&] { return c.at(contiguously, 4, {.ring = 4, .all_to_all = 1}, schedule::direct); };
+  CHECK(sent(at()) == std::pair<index_t, index_t>{12 * (10 * 4 + 16), 12 * (14 * 4 + 16)});
+  c.options.moves = {side::keys, side::keys};
+  CHECK(sent(at()) == std::pair<index_t, index_t>{192 * 8 * 4, 192 * 16 * 4});
+  // 64 tokens of 4 ranks: the 5 keys before each of 3 borders are seen by the 5 queries behind it
+  c.kv_tokens = c.tokens = 64;
+  c.mask = any_mask(window{.left = 5, .right = 0}, "window");
+  c.options.moves = {side::queries, side::queries};
+  CHECK(sent(at()) == std::pair<index_t, index_t>{15 * (10 * 4 + 16), 15 * (14 * 4 + 16)});
+}
+
 TEST_CASE("rounds that the mask empties send nothing: a window moves its own keys, whatever the number of ranks") {
   for (const schedule s : every_schedule)
     for (int ranks : {2, 4, 8}) {
       const attention_case c = numbers(64, any_mask(window{.left = 5, .right = 0}, "window"));
-      CHECK(rows_sent(c.at(contiguously, ranks, {.ring = ranks, .all_to_all = 1}, s)) == 5 * (ranks - 1));
+      // a row for the first of the next window goes to the last and from there
+      const index_t twice = s == schedule::double_ring && ranks > 2 ? 5 : 0;
+      CHECK(rows_sent(c.at(contiguously, ranks, {.ring = ranks, .all_to_all = 1}, s)) == 5 * (ranks - 1) + twice);
       const std::vector<index_t> bounds = pack({32, 32});
       const attention_case two = numbers(64, any_mask(documents{bounds}, "two documents"));
       if (ranks == 2) CHECK(rows_sent(two.at(contiguously, 2, {.ring = 2, .all_to_all = 1}, s)) == 0);
@@ -77,7 +133,7 @@ TEST_CASE("rounds that the mask empties send nothing: a window moves its own key
 TEST_CASE("memory is linear in the tokens of a rank, and a ring never holds the whole sequence [Q2]") {
   for (const schedule s : every_schedule)
     for (const mesh_shape& team : every_mesh(4)) {
-      const attention_options options{.passes = forward_backward, .schedule = s};
+      const attention_options options{.passes = forward_backward, .schedule = s, .window = window_of(team.ring)};
       const auto at = [&](index_t tokens) {
         return sizes_of(zigzag{.tokens = tokens, .ranks = 4}, causal{}, team, options);
       };

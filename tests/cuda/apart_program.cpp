@@ -2,20 +2,20 @@
 // A plan in plain C++ whose kernels are those of apart.cu.
 #include <doctest/doctest.h>
 
+#include <seqpar/cuda/apart.hpp>
 #include <seqpar/seqpar.hpp>
 #include <seqpar/transport/threads_cuda.hpp>
-#include <tests/cuda/apart.hpp>
 #include <tests/streams/engine.hpp>
 #include <tests/support/guarded_memory.hpp>
 
 using namespace seqpar;
 
 TEST_CASE("on a GPU a plan in plain C++ runs kernels that are compiled apart") {
-  const test::device_threads<test::on_device_apart> engine;
+  const test::device_threads<cuda::on_device_apart> engine;
   engine.run({.ranks = 2}, [&](threads::device_transport t) {
     auto plan = plan_attention<bfloat16>(ring(t), zigzag{.tokens = 300, .ranks = 2}, causal{},
                                          {.batch = 1, .heads = 2, .kv_heads = 1, .head_dim = 64},
-                                         {.passes = forward_backward}, test::attention_apart{});
+                                         {.passes = forward_backward}, cuda::attention<cuda::head_class<64>>{});
     const auto site = engine.site(t);
     test::guarded_memory memory(plan.memory(), site.memory);
     plan.prepare(memory, site.exec);

@@ -3,7 +3,6 @@
 // expect: 8backward4passI mma.sync.aligned.m16n8k16 ldmatrix.sync cp.async.cg ex2.approx
 // may spill: 8backward4passI.*head_classILi(192|256)E
 // may spill: 8backward10plain_pass
-// may spill on sm_100: 8backward4passI.*head_classILi32ELi32EEENS0_12by_intervalsELb0E
 #include <seqpar/cuda/attend_backward.hpp>
 #include <seqpar/cuda/attend_backward_plain.hpp>
 #include <tests/cuda/built.cuh>
@@ -12,9 +11,9 @@ using namespace seqpar;
 using namespace seqpar::cuda;
 
 template <class T, class Class, class Mask = by_intervals>
-using keys_of = attend_backward_keys<T, Class, Mask>;
+using keys_of = attend_backward_keys<T, Class, Mask, SEQPAR_BUILT_FOR>;
 template <class T, class Class, class Mask = by_intervals>
-using queries_of = attend_backward_queries<T, Class, Mask>;
+using queries_of = attend_backward_queries<T, Class, Mask, SEQPAR_BUILT_FOR>;
 
 struct near {
   SEQPAR_HD bool allows(index_t q, index_t k) const { return q - k < 9 && k - q < 9; }

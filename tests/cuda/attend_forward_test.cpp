@@ -24,7 +24,8 @@ tally& runs_so_far() {
 
 template <class Body, class Call, class Mask>
 void run_on_twin(const Call& call, const Mask& mask) {
-  const auto params = Body::params::of(call, mask);
+  auto params = Body::params::of(call, mask);
+  params.pack_heads(Body::packed_rows);
   tally& t = runs_so_far();
   t.did += twin::run<Body>(3, params, {.seed = t.seed++});
 }
@@ -184,6 +185,25 @@ TEST_CASE("tensor cores: batch, heads that share keys, strides, scales and all t
     const dense_shape n = self_shape(100, 1, 32);
     dealing d{{{0, 100, 1}}, {{{0, 50, 1}}, {{50, 50, 1}}}, {1}};
     check_rounded<tensor_cores<head_class<32>>, float16>(recipe_inputs<float16>(n, scale), d, causal_mask());
+  }
+}
+
+TEST_CASE("tensor cores: few queries of heads that share keys are one block's, and give the dense result") {
+  const auto products = [](index_t queries, index_t heads, index_t kv_heads, const std::vector<std::size_t>& cuts) {
+    const dense_shape n{2, queries, 90, heads, kv_heads, 32, 24};
+    runs_so_far().did = {};
+    const dealing d{{{0, queries, 1}}, {{{0, 50, 1}}, {{50, 40, 1}}}, cuts, {heads % 3 == 0, 8}};
+    check_rounded<tensor_cores<head_class<32>>, bfloat16>(recipe_inputs<bfloat16>(n), d, causal_mask(90 - queries));
+    return runs_so_far().did.matrix_products;
+  };
+  struct {
+    index_t queries, blocks;  // of 128 rows, for 8 heads
+  } const cases[] = {{1, 1}, {5, 1}, {17, 2}, {64, 4}, {65, 8}};
+  for (const auto& c : cases) {
+    CAPTURE(c.queries);
+    const auto of_one = products(c.queries, 1, 1, {});
+    CHECK(products(c.queries, 8, 1, {}) == c.blocks * of_one);
+    CHECK(products(c.queries, 15, 3, {1}) > 0);  // five heads to a kv head; carried from segment to segment
   }
 }
 

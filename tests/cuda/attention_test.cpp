@@ -74,6 +74,20 @@ TEST_CASE("attention by the kernels over threads with streams is right: any layo
   check_drawn(device_threads<on_kernels>{}, 4, 1001, 12);
 }
 
+TEST_CASE("queries that visit the keys are merged by the kernels at home: as right as keys that move") {
+  const zigzag layout{.tokens = 70, .ranks = 4};
+  problem p{.q_layout = any_layout(layout, "zigzag"),
+            .kv_layout = any_layout(layout, "zigzag"),
+            .mask = any_mask(all_of{causal{}, window{.left = 30, .right = 0}}),
+            .shape = {.batch = 2, .heads = 6, .kv_heads = 3, .head_dim = 16},
+            .team = {2, 2}};
+  p.options.passes = forward_backward;
+  p.options.moves = {side::queries, side::queries};
+  CHECK(fault_on<bfloat16>(device_threads<on_kernels>{}, p, p.mask) == "");
+  p.team = {4, 1};
+  CHECK(fault_on<float>(device_threads<on_kernels>{}, p, p.mask) == "");
+}
+
 TEST_CASE("a functor mask runs in the kernels as it is, with coordinates and without") {
   const window_3d window{.height = 4, .width = 5, .reach_t = 1, .reach_h = 1, .reach_w = 2};
   const grid layout{.frames = 4, .height = 4, .width = 5, .split_h = 2, .split_w = 1};

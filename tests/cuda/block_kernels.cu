@@ -33,4 +33,5 @@ template struct test::built<row_dots_body<float, float, 4>, row_dots_body<float,
                             row_dots_body<float16, float, 8>, row_dots_body<float16, float, 1>,
                             row_dots_body<bfloat16, float, 8>, row_dots_body<bfloat16, float, 1>>;
 template struct test::built<mean_body, mean_adjoint_body<float, not_ignored>, mean_adjoint_body<bfloat16, not_ignored>>;
-template struct test::built<merge_rows<float16, float16>, merge_rows<bfloat16, bfloat16>>;
+template struct test::built<put_body>;
+template struct test::built<merge_rows<float, float>, merge_rows<float16, float16>, merge_rows<bfloat16, bfloat16>>;

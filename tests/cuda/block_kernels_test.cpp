@@ -85,6 +85,10 @@ TEST_CASE("row_dots is the sum over a row's products less a number, whatever the
   on_twin(&laws::row_dots);
 }
 
+TEST_CASE("a merge of states is what was seen by either, wherever their rows lie") {
+  on_twin(&laws::merges);
+}
+
 namespace {
 /// Writes down what it is given.
 struct noted {

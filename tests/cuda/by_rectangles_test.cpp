@@ -16,6 +16,7 @@ struct tally {
   std::uint64_t seed = 1;
   int asked = 0, ran = 0, launched = 0, fallen_back = 0;
   index_t refused_rows = -1;  ///< the third party refuses rectangles of so many rows
+  bool prepares = true;       ///< it is shown the call before
 };
 tally& seen() {
   static tally t;
@@ -34,9 +35,14 @@ struct on_twin {
 struct plain_sdpa {
   static constexpr index_t workspace_bytes = 64;
   template <class T>
+  void prepare(const cuda::sdpa_call<T>& c, const on_twin&) {
+    REQUIRE(!c.q.pointer);
+    if (c.q.tokens() != seen().refused_rows) prepared.add(c);
+  }
+  template <class T>
   bool ready(const cuda::sdpa_call<T>& c, const on_twin&) const {
     ++seen().asked;
-    return c.q.tokens() != seen().refused_rows;
+    return prepared.has(c);
   }
   template <class T>
   status run(const cuda::sdpa_call<T>& c, const on_twin&) const {
@@ -45,6 +51,7 @@ struct plain_sdpa {
     attend_plainly(c);
     return {};
   }
+  prepared_calls prepared;
 };
 
 struct fallback : host_reference<float> {
@@ -76,13 +83,15 @@ struct through_rectangles : host_reference<float> {
     const exact_space workspace(
         kernel::workspace_bytes(call.q.batch(), call.q.heads(), call.q.tokens(), call.q.dim(), dim));
     call.workspace = workspace.get();
-    const kernel by;
+    kernel by;
     std::vector<std::optional<std::vector<rectangle>>> lists;
     for (const auto& s : call.segments) lists.push_back(rectangles(call.queries, runs_of(s.table), by.most_rectangles));
     std::optional<status> said;
-    if constexpr (std::is_same_v<Mask, by_intervals>)
-      said = by.forward_by(
-          call, [&](std::size_t i) { return lists[i] ? &*lists[i] : nullptr; }, on_twin{});
+    if constexpr (std::is_same_v<Mask, by_intervals>) {
+      const auto listed = [&](std::size_t i) { return lists[i] ? &*lists[i] : nullptr; };
+      if (seen().prepares) prepare(by, call, listed);
+      said = by.forward_by(call, listed, on_twin{});
+    }
     if (!said) said = by.forward(call, mask, on_twin{});
     CHECK(said->ok());
     if (call.out_kind == state_out::carry) return;
@@ -90,12 +99,25 @@ struct through_rectangles : host_reference<float> {
       for (index_t h = 0; h < call.q.heads(); ++h)
         for (index_t i = 0; i < call.q.tokens(); ++i) asked.at(b, h, i) = call.lse.at(b, h, i);
   }
+
+ private:
+  /// As a plan shows it: without the caller's tensors.
+  template <class Kernel, class T, class Out, class Listed>
+  static void prepare(Kernel& by, forward_call<T, Out> call, const Listed& listed) {
+    std::vector<kv_segment<T>> segments(call.segments.begin(), call.segments.end());
+    for (kv_segment<T>& s : segments) s.k.pointer = s.v.pointer = nullptr;
+    call.segments = segments;
+    call.q.pointer = nullptr;
+    call.out.pointer = nullptr;
+    call.lse.pointer = nullptr;
+    by.prepare_by(call, listed, on_twin{});
+  }
 };
 
 /// Out rounded once, and the parts to T: half a unit of T of their terms.
 template <class Out, class T, class M>
-tally check(const inputs<T>& in, const dealing& d, const M& mask, index_t refused_rows = -1) {
-  seen() = {seen().seed, 0, 0, 0, 0, refused_rows};
+tally check(const inputs<T>& in, const dealing& d, const M& mask, index_t refused_rows = -1, bool prepares = true) {
+  seen() = {seen().seed, 0, 0, 0, 0, refused_rows, prepares};
   const dense_result want = dense_of(in, d, mask);
   const outputs<Out> got = run_kernel<through_rectangles, Out>(in, d, mask);
   verdict v;
@@ -149,12 +171,17 @@ TEST_CASE("rows that see nothing are 0 and −∞") {
   CHECK(did.fallen_back == 0);
 }
 
-TEST_CASE("what the third party refuses, and what falls into too many rectangles, is the fallback's, whole") {
+TEST_CASE(
+    "what the third party refuses or was not prepared for, and what falls into too many rectangles, is the fallback's, "
+    "whole") {
   const inputs<bfloat16> in = recipe_inputs<bfloat16>(shape);
   const tally refused = check<bfloat16>(in, in_two_pieces(), causal_mask(), 12);
   CHECK(refused.ran == 0);
   CHECK(refused.launched == 0);
   CHECK(refused.fallen_back == 1);
+  const tally unprepared = check<bfloat16>(in, in_two_pieces(), causal_mask(), -1, false);
+  CHECK(unprepared.ran == 0);
+  CHECK(unprepared.fallen_back == 1);
   const auto comb = interval_form{[](index_t q) { return make_intervals({q % 2 * 5, 20}); }};
   CHECK(check<bfloat16>(in, in_order(shape), comb).fallen_back == 1);
   CHECK(check<float>(recipe_inputs<float>(shape), in_order(shape), causal_mask()).fallen_back == 1);

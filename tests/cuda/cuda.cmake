@@ -63,18 +63,21 @@ foreach(file IN LISTS families)
       COMMENT "nvcc ${family} for sm_${architecture}"
       VERBATIM)
     list(APPEND outputs ${stem}.txt)
-    seqpar_add_script_test(cuda.resources.${family}.sm_${architecture} ${here}/resources.cmake SOURCE=${file} STEM=${stem}
-                           ARCHITECTURE=sm_${architecture})
+    seqpar_add_script_test(cuda.resources.${family}.sm_${architecture} ${here}/resources.cmake SOURCE=${file} STEM=${stem})
     set_tests_properties(cuda.resources.${family}.sm_${architecture} PROPERTIES LABELS cuda)
   endforeach()
 endforeach()
 
 add_custom_target(seqpar_kernels ALL DEPENDS ${outputs})
+seqpar_add_script_test(
+  cuda.reject.functor_of_the_host ${here}/../reject/must_not_compile.cmake CXX=${SEQPAR_NVCC}
+  SOURCE=${here}/reject/functor_of_the_host.cu INCLUDE=${PROJECT_SOURCE_DIR}/include MORE=-arch=sm_80)
 
 include(${PROJECT_SOURCE_DIR}/cmake/seqpar_gpu_program.cmake)
 if(TARGET seqpar::nccl)
   seqpar_gpu_program(
     kernels_on_gpu LIBRARIES ${SEQPAR_NCCL_LIBRARY} SOURCES ${here}/on_gpu.cu ${here}/gpu_program.cu ${here}/apart.cu
-                                                            ${here}/attention_test.cpp ${here}/exchange_test.cpp
+                                                            ${here}/attention_test.cpp ${here}/decode_test.cpp
+                                                            ${here}/exchange_test.cpp
     PLAIN ${here}/apart_program.cpp)
 endif()

@@ -70,6 +70,9 @@ TEST_CASE("on a GPU stores write or add every element, rounded once") {
 TEST_CASE("on a GPU row_dots is the sum over a row's products less a number") {
   check_law(&laws::row_dots);
 }
+TEST_CASE("on a GPU a merge of states is what was seen by either") {
+  check_law(&laws::merges);
+}
 
 TEST_CASE("on a GPU the token mean and its gradient are those of the host, in every run the same bits") {
   constexpr int tokens = 100003;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <vector>
 
 #include <seqpar/cuda/by_rectangles.hpp>
@@ -40,5 +41,34 @@ void attend_plainly(const cuda::sdpa_call<T>& c) {
         c.lse[(b * c.q.heads() + h) * c.q.tokens() + i] = static_cast<float>(max + std::log(sum));
       }
 }
+
+/// The calls that a third party was prepared for: shapes, strides and bands, as cuDNN's plans have them.
+class prepared_calls {
+ public:
+  template <class T>
+  void add(const cuda::sdpa_call<T>& c) {
+    keys_.insert(key_of(c));
+  }
+  template <class T>
+  bool has(const cuda::sdpa_call<T>& c) const {
+    return keys_.count(key_of(c)) > 0;
+  }
+
+ private:
+  template <class T>
+  static std::vector<index_t> key_of(const cuda::sdpa_call<T>& c) {
+    std::vector<index_t> key{c.left, c.right};
+    const auto append = [&](const auto& v) {
+      key.insert(key.end(), v.shape.begin(), v.shape.end());
+      key.insert(key.end(), v.stride.begin(), v.stride.end());
+    };
+    append(c.q);
+    append(c.k);
+    append(c.v);
+    append(c.out);
+    return key;
+  }
+  std::set<std::vector<index_t>> keys_;
+};
 
 }  // namespace seqpar::test

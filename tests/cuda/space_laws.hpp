@@ -7,7 +7,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory_resource>
 #include <random>
 #include <type_traits>
@@ -149,6 +151,45 @@ class space_laws {
     check_row_dots<float16, float16>();
     check_row_dots<bfloat16, float>();
     check_row_dots<float16, float>();
+  }
+
+  void merges() {
+    const buffer from = random<float>(11);
+    const float none = -std::numeric_limits<float>::infinity();
+    const auto floats = [](const buffer& b) {
+      return reinterpret_cast<float*>(const_cast<std::byte*>(b.data.data())) + 1;
+    };
+    // Two items, two heads; 4 rows of 13 at even distances, and 4 rows as they come over a wire.
+    for (const index_t step : {1, 3, -2})
+      for (const bool apart : {false, true}) {  // with maxima that differ, exponentials are rounded
+        const auto merged = [&](const auto& space, const buffer& b) {
+          float *to = floats(b), *part = floats(from);
+          const auto maxima = [&](float* x, int seed) {
+            for (int i = 0; i < 52; ++i)
+              x[i] = (i + seed) % 3 == 0 ? none : apart ? static_cast<float>(i % 7) - 3.f : 1.f;
+          };
+          maxima(to + 400, 0);
+          maxima(part + 400, 1);
+          const auto number = [](float* x) { return heads_view<float>{x, {2, 2, 4}, {8, 1, 2}}; };
+          space.merge(state_view{to, to + 400, to + 500}.of(2, 2, 13, 7).line(step < 0 ? 11 : 1, step, 4),
+                      {dense_view(part, {2, 4, 2, 7}), number(part + 400), number(part + 500)});
+        };
+        CAPTURE(step);
+        if (!apart) {
+          CHECK(same<float>(23, merged));
+          continue;
+        }
+        buffer here = random<float>(23), there = random<float>(23);
+        merged(host_space{}, here);
+        const auto device = site_.space(2);
+        merged(device, there);
+        CHECK(device.finish().ok());
+        for (int i = 0; i < 600; ++i) {
+          const float want = floats(here)[i], got = floats(there)[i];
+          if (!(want == got || std::abs(want - got) <= 1e-6f * (1 + std::abs(want))))
+            FAIL_CHECK("number " << i << " is " << got << " for " << want);
+        }
+      }
   }
 
  private:

@@ -39,7 +39,7 @@ std::vector<std::vector<T>> sums_on(const Engine& on, int ranks, index_t n) {
     plan.prepare(memory, site.exec);
     std::pmr::vector<T> in(site.memory), out(static_cast<std::size_t>(n), T(3), site.memory);
     for (index_t e = 0; e < n; ++e) in.push_back(part_of<T>(t.rank(), e));
-    auto back = out;
+    std::pmr::vector<T> back(out, site.memory);
     check(plan.forward(in, std::span(out), memory, site.exec));
     check(plan.adjoint(out, std::span(back), memory, site.exec));
     check(plan.forward(in, std::span(in), memory, site.exec));
@@ -100,6 +100,27 @@ TEST_CASE("sums over ranks have the same bits by kernels as on the host, in ever
   check_sums<float16>();
   check_sums<double>();
   check_sums<index_t>();
+}
+
+TEST_CASE("a sum into host memory is refused by name before anything is posted, and the peers hear of it") {
+  cuda_on_cpu::reset();
+  std::vector<status> said(2);
+  on_twin{}.run({.ranks = 2}, [&](on_twin::transport t) {
+    auto plan = plan_all_reduce<float>(ring(t), 3, {.convention = gradient::replicated});
+    auto&& site = on_twin{}.site(t);
+    test::guarded_memory memory(plan.memory(), site.memory);
+    plan.prepare(memory, site.exec);
+    const std::pmr::vector<float> in(3, 1.f, site.memory);
+    std::pmr::vector<float> there(3, 7.f, site.memory);
+    std::vector<float> here(3, 7.f);
+    const status s = plan.forward(in, t.rank() == 0 ? std::span(here) : std::span<float>(there), memory, site.exec);
+    said[static_cast<std::size_t>(t.rank())] = s;
+    site.settle();
+    CHECK(here == std::vector<float>(3, 7.f));
+  });
+  CHECK(said[0].message() == "[seqpar] cuda: a buffer is host memory; give memory of the device: out (d_in)");
+  CHECK(said[1].code() == errc::peer_failed);
+  cuda_on_cpu::reset();
 }
 
 TEST_CASE("labels of the next token come by kernels as on the host, and are ignored at the end of a document") {

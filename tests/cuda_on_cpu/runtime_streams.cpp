@@ -178,6 +178,17 @@ cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t handle) {  // its work goes
   });
 }
 
+#if CUDART_VERSION >= 12080
+cudaError_t CUDARTAPI cudaStreamGetDevice(cudaStream_t handle, int* device) {
+  return api("cudaStreamGetDevice", manners::harmless, [&](guard&) {
+    if (device == nullptr) return cudaErrorInvalidValue;
+    cudaError_t e = cudaSuccess;
+    if (auto* s = resolve(handle, e)) *device = s->device;
+    return e;
+  });
+}
+#endif
+
 cudaError_t CUDARTAPI cudaStreamSynchronize(cudaStream_t handle) {
   return api("cudaStreamSynchronize", manners::unsafe, [&](guard& held) {
     cudaError_t e = cudaSuccess;

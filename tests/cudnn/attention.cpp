@@ -52,8 +52,25 @@ struct problem {
 /// How a problem ended.
 enum class outcome { right, wrong, refused };
 
+/// A call given to the stream as a captured graph.
 template <class T>
-outcome check(const cuda::cudnn_sdpa& sdpa, const problem& p, const cuda::on_stream& exec) {
+status replay(const cuda::cudnn_sdpa& sdpa, const cuda::sdpa_call<T>& call, const cuda::on_stream& exec) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  const auto said = [](cudaError_t e) { return cuda::status_of(e, "test: capturing failed"); };
+  if (status s = said(cudaStreamBeginCapture(exec.compute, cudaStreamCaptureModeThreadLocal)); !s.ok()) return s;
+  status s = sdpa.run(call, exec);
+  if (const status end = said(cudaStreamEndCapture(exec.compute, &graph)); s.ok()) s = end;
+  if (s.ok()) s = said(cudaGraphInstantiate(&executable, graph, 0));
+  if (s.ok()) s = said(cudaGraphLaunch(executable, exec.compute));
+  if (s.ok()) s = said(cudaStreamSynchronize(exec.compute));
+  if (executable) cudaGraphExecDestroy(executable);
+  if (graph) cudaGraphDestroy(graph);
+  return s;
+}
+
+template <class T>
+outcome check(cuda::cudnn_sdpa& sdpa, const problem& p, const cuda::on_stream& exec) {
   const dense_shape& n = p.n;
   const auto q = filled<T>(tag::q, n.q_size()), k = filled<T>(tag::k, n.k_size()), v = filled<T>(tag::v, n.v_size());
   const auto dq = array(q), dk = array(k), dv = array(v), out = array<T>(n.out_size());
@@ -69,10 +86,12 @@ outcome check(const cuda::cudnn_sdpa& sdpa, const problem& p, const cuda::on_str
                                 p.left,
                                 p.right,
                                 {workspace.get(), cuda::cudnn_sdpa::workspace_bytes}};
+  if (sdpa.ready(call, exec)) return std::printf("ready for what it never saw\n"), outcome::wrong;
+  sdpa.prepare(call, exec);
   if (!sdpa.ready(call, exec)) return outcome::refused;
   std::vector<T> first;
   for (int time = 0; time < 2; ++time) {
-    const status said = sdpa.run(call, exec);
+    const status said = time == 0 ? replay(sdpa, call, exec) : sdpa.run(call, exec);  // the first run is captured
     if (!said.ok() || cudaStreamSynchronize(exec.compute) != cudaSuccess)
       return std::printf("%s\n", said.message().c_str()), outcome::wrong;
     const std::vector<T> now(out.get(), out.get() + n.out_size());
@@ -96,7 +115,7 @@ outcome check(const cuda::cudnn_sdpa& sdpa, const problem& p, const cuda::on_str
 }
 
 /// Forward only, 4·q·k·dim operations a head, half of them where causal.
-void time_of(const cuda::cudnn_sdpa& sdpa, index_t tokens, std::int32_t right, const cuda::on_stream& exec) {
+void time_of(cuda::cudnn_sdpa& sdpa, index_t tokens, std::int32_t right, const cuda::on_stream& exec) {
   const index_t heads = 16, dim = 128, size = tokens * heads * dim;
   const auto q = array(filled<bfloat16>(tag::q, size)), out = array<bfloat16>(size);
   const auto lse = array<float>(tokens * heads);
@@ -105,6 +124,7 @@ void time_of(const cuda::cudnn_sdpa& sdpa, index_t tokens, std::int32_t right, c
   const cuda::sdpa_call<bfloat16> call{
       rows,   rows,     rows,  dense_view(out.get(), {1, tokens, heads, dim}),      lse.get(),
       0.088f, open_end, right, {workspace.get(), cuda::cudnn_sdpa::workspace_bytes}};
+  sdpa.prepare(call, exec);
   if (!sdpa.ready(call, exec)) return;
   cudaEvent_t begin, end;
   cudaEventCreate(&begin);
@@ -144,10 +164,27 @@ bool without_rectangles_it_is_the_fallbacks() {
       call, [&](std::size_t) { return none; }, no_launcher{});
 }
 
+/// Each shape is asked once, by prepare alone; plans move along with their owner, and a copy has none. Where there is
+/// no device, all are refused.
+bool asks_once_and_keeps_the_answer() {
+  const auto rows = dense_view<const bfloat16>(nullptr, {1, 64, 2, 64});
+  cuda::sdpa_call<bfloat16> call{rows,     rows, rows, dense_view<bfloat16>(nullptr, rows.shape), nullptr, 1,
+                                 open_end, 0,    {}};
+  cuda::cudnn_sdpa sdpa;
+  const bool ready = sdpa.ready(call, cuda::on_stream{});
+  for (const std::int32_t right : {0, 0, 3, 0}) {
+    call.right = right;
+    sdpa.prepare(call, cuda::on_stream{});
+  }
+  const cuda::cudnn_sdpa copy = sdpa, moved = std::move(sdpa);
+  return !ready && moved.asked() == 2 && sdpa.asked() == 0 && copy.asked() == 0;
+}
+
 }  // namespace
 
 int main() {
-  if (!without_rectangles_it_is_the_fallbacks()) return 1;
+  if (!without_rectangles_it_is_the_fallbacks()) return std::printf("rectangles where there are none\n"), 1;
+  if (!asks_once_and_keeps_the_answer()) return std::printf("cuDNN is not asked once for each shape\n"), 1;
   int devices = 0;
   if (const cudaError_t e = cudaGetDeviceCount(&devices); e != cudaSuccess || devices == 0) {
     std::printf("cuDNN's attention needs a GPU, and there is none here (%s); nothing was checked.\n",
@@ -167,7 +204,7 @@ int main() {
                               {"window, both ways", {1, 300, 300, 2, 2, 128, 128}, 64, 33, true},
                               {"left only", {1, 200, 300, 2, 2, 64, 64}, 150, open_end, true}};
   int wrong = 0;
-  const cuda::cudnn_sdpa sdpa;
+  cuda::cudnn_sdpa sdpa;
   for (const problem& p : problems)
     for (const bool b : {true, false}) {
       const outcome o = b ? check<bfloat16>(sdpa, p, exec) : check<float16>(sdpa, p, exec);

@@ -12,14 +12,12 @@ set_target_properties(seqpar_cudnn_attention PROPERTIES OUTPUT_NAME cudnn_on_gpu
 add_test(NAME cudnn.attention COMMAND seqpar_cudnn_attention)
 set_tests_properties(cudnn.attention PROPERTIES LABELS cuda TIMEOUT 120)
 
-# cuDNN builds kernels for a device that is only described, but wants a libcuda: the toolkit's stub will do.
-find_library(SEQPAR_CUDA_STUB cuda PATHS ${CUDAToolkit_LIBRARY_DIR}/stubs NO_DEFAULT_PATH)
-mark_as_advanced(SEQPAR_CUDA_STUB)
-if(SEQPAR_CUDA_STUB)
-  set(stub_dir ${CMAKE_CURRENT_BINARY_DIR}/libcuda_stub)
-  file(MAKE_DIRECTORY ${stub_dir})
-  file(CREATE_LINK ${SEQPAR_CUDA_STUB} ${stub_dir}/libcuda.so.1 SYMBOLIC)
-  add_test(NAME cudnn.graphs COMMAND seqpar_cudnn_graphs)
-  set_tests_properties(cudnn.graphs PROPERTIES LABELS cuda TIMEOUT 300 ENVIRONMENT
-                       "LD_LIBRARY_PATH=${stub_dir}:${CUDAToolkit_LIBRARY_DIR}")
-endif()
+# cuDNN compiles kernels for a device that is only described, but gives them to a libcuda.
+set(driver_dir ${CMAKE_CURRENT_BINARY_DIR}/described_driver)
+add_library(seqpar_described_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/described_driver.cpp)
+set_target_properties(seqpar_described_driver PROPERTIES PREFIX "" OUTPUT_NAME libcuda.so SUFFIX .1 NO_SONAME ON
+                                                         LIBRARY_OUTPUT_DIRECTORY ${driver_dir})
+seqpar_own(seqpar_described_driver)
+add_test(NAME cudnn.graphs COMMAND seqpar_cudnn_graphs)
+set_tests_properties(cudnn.graphs PROPERTIES LABELS cuda TIMEOUT 300 ENVIRONMENT
+                     "LD_LIBRARY_PATH=${driver_dir}:${CUDAToolkit_LIBRARY_DIR}")

@@ -3,6 +3,7 @@
 
 #include <seqpar/kernel/tables.hpp>
 #include <seqpar/kernel/transpose.hpp>
+#include <seqpar/kernel/visit.hpp>
 #include <tests/support/recipe.hpp>
 
 using namespace seqpar;
@@ -72,6 +73,22 @@ void check_exact(const query_rows& q, const key_rows& k, const std::vector<run>&
       const index_t pairs = index_t{q.tiles[qt].rows} * k.tiles[kt].rows;
       CHECK(kind[kt] == (seen == 0 ? cover::none : seen == pairs ? cover::all : cover::some));
     }
+  }
+  // Several query tiles together visit what each visits alone, each key tile once.
+  constexpr std::size_t most = 3;
+  for (std::size_t first = 0; first < q.tiles.size(); first += most) {
+    const std::size_t count = std::min(most, q.tiles.size() - first);
+    std::vector<std::pair<std::int32_t, cover>> alone[most], together[most];
+    for (std::size_t i = 0; i < count; ++i)
+      for_each_tile(keys, first + i, [&](const key_tile& t, cover kind) { alone[i].emplace_back(t.row, kind); });
+    std::int32_t last = -1;
+    for_each_tile<most>(keys, first, count, [&](const key_tile& t, const std::array<cover, most>& kinds) {
+      CHECK(t.row > last);
+      last = t.row;
+      for (std::size_t i = 0; i < most; ++i)
+        if (kinds[i] != cover::none) together[i].emplace_back(t.row, kinds[i]);
+    });
+    for (std::size_t i = 0; i < most; ++i) CHECK(together[i] == alone[i]);
   }
 }
 

@@ -4,6 +4,7 @@
 #endif
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
 
 #include <seqpar/kernel/micro_gemm.hpp>
@@ -41,6 +42,39 @@ TEST_CASE_TEMPLATE("the vectorised exponential is within 2 ulp, exact at 0 and â
   }
   CAPTURE(worst);
   CHECK(worst <= 2);
+}
+
+TEST_CASE_TEMPLATE("16-bit elements widen in vectors as they do one by one, whatever their bits", V, vectors<16>,
+                   vectors<32>, vectors<64>) {
+  const auto check = [](auto element) {
+    using T = decltype(element);
+    std::vector<T> all(65536 + 3);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
+    index_t wrong = 0;
+    for (index_t n : {index_t{V::lanes}, index_t{V::lanes - 1}})
+      for (index_t i = 0; i + n <= 65536 + 3; i += n) {
+        float buffer[V::lanes];
+        V::store(buffer, V::widened(all.data() + i, n));
+        for (index_t j = 0; j < V::lanes; ++j) {
+          const float want = j < n ? static_cast<float>(all[static_cast<std::size_t>(i + j)]) : 0.0f;
+          wrong += std::bit_cast<std::uint32_t>(buffer[j]) != std::bit_cast<std::uint32_t>(want);
+        }
+      }
+    CHECK(wrong == 0);
+  };
+  check(float16{});
+  check(bfloat16{});
+}
+
+TEST_CASE_TEMPLATE("a square of vectors transposes", V, vectors<16>, vectors<32>, vectors<64>) {
+  typename V::floats rows[V::lanes];
+  for (int i = 0; i < V::lanes; ++i)
+    for (int j = 0; j < V::lanes; ++j) rows[i][j] = static_cast<float>(100 * i + j);
+  V::transpose(rows);
+  int wrong = 0;
+  for (int i = 0; i < V::lanes; ++i)
+    for (int j = 0; j < V::lanes; ++j) wrong += rows[i][j] != static_cast<float>(100 * j + i);
+  CHECK(wrong == 0);
 }
 
 TEST_CASE_TEMPLATE("the small product is the product for every shape and writes nothing beside it", G, micro_gemm<16>,

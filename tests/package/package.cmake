@@ -2,11 +2,12 @@
 # Every way of getting seqpar builds and runs the same ten-line consumer.
 set(here ${CMAKE_CURRENT_LIST_DIR})
 set(there ${CMAKE_CURRENT_BINARY_DIR}/package)
-if(TARGET seqpar::mpi)
-  set(with_mpi ON)
-else()
-  set(with_mpi OFF)
-endif()
+set(components "")
+foreach(part mpi cudnn)
+  if(TARGET seqpar::${part})
+    list(APPEND components ${part})
+  endif()
+endforeach()
 
 # With CMake, from an installed copy and from a source folder. --fresh, so that nothing is remembered from an earlier run.
 add_test(NAME package.install COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --prefix ${there}/prefix)
@@ -17,24 +18,35 @@ foreach(from find_package add_subdirectory)
     COMMAND
       ${CMAKE_CTEST_COMMAND} --build-and-test ${here} ${there}/${from} --build-generator ${CMAKE_GENERATOR}
       --build-options --fresh -DFROM=${from} -DCMAKE_PREFIX_PATH=${there}/prefix -DSEQPAR_VERSION=${PROJECT_VERSION}
-      -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} -DWITH_MPI=${with_mpi} --test-command consumer)
+      -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} "-DCOMPONENTS=${components}" --test-command consumer)
 endforeach()
 set_tests_properties(package.find_package PROPERTIES FIXTURES_REQUIRED installed)
 
-# A component that is not there, or is misspelt, is named with the remedy.
+# seqpar_absent(component says [how…]): a component that is not there, too old, or misspelt, is named with the remedy.
 function(seqpar_absent component says)
+  string(REPLACE ";" "." says "${says}")  # else two expressions, either of which would do
+  set(name package.absent.${component})
+  set(how -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+  if(ARGN)
+    set(name package.older.${component})
+    set(how ${ARGN})
+  endif()
   add_test(
-    NAME package.absent.${component}
+    NAME ${name}
     COMMAND
-      ${CMAKE_COMMAND} --fresh -S ${here} -B ${there}/absent_${component} -G ${CMAKE_GENERATOR} -DFROM=find_package
+      ${CMAKE_COMMAND} --fresh -S ${here} -B ${there}/${name} -G ${CMAKE_GENERATOR} -DFROM=find_package
       -DCMAKE_PREFIX_PATH=${there}/prefix -DSEQPAR_VERSION=${PROJECT_VERSION} -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
-      -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON -DCOMPONENTS=${component})
-  set_tests_properties(package.absent.${component} PROPERTIES FIXTURES_REQUIRED installed PASS_REGULAR_EXPRESSION
-                                                              "component ${component}: ${says}")
+      -DCOMPONENTS=${component} ${how})
+  set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED installed PASS_REGULAR_EXPRESSION
+                                          "component ${component}: ${says}")
 endfunction()
 seqpar_absent(mpi "no MPI for C.. was found; give -DMPI_CXX_COMPILER=… or -DMPI_HOME=…")
 seqpar_absent(cuda "no CUDA Toolkit was found; give -DCUDAToolkit_ROOT=…")
 seqpar_absent(nccl "no CUDA Toolkit, or no nccl.h and libnccl of 2.18 or later, was found; give")
+seqpar_absent(cudnn "no CUDA Toolkit, or no cudnn.h and libcudnn of 9.13 or later, was found; give")
+file(WRITE ${there}/older/cudnn_version.h "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 12\n")
+seqpar_absent(cudnn "no CUDA Toolkit, or no cudnn.h and libcudnn of 9.13 or later, was found; give"
+              -DSEQPAR_CUDNN_INCLUDE_DIR=${there}/older)
 seqpar_absent(mpy "there is none of this name; there are mpi, cuda, nccl, cudnn")
 
 # The project itself does without the SDKs, and says so.

@@ -8,7 +8,8 @@ execute_process(
   OUTPUT_VARIABLE said ERROR_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
 foreach(line "seqpar::mpi and its tests are left out: no MPI for C\\+\\+ was found"
              "seqpar::cuda is left out: no CUDA Toolkit was found; give -DCUDAToolkit_ROOT="
-             "seqpar::nccl is left out: no CUDA Toolkit was found; give -DCUDAToolkit_ROOT=")
+             "seqpar::nccl is left out: no CUDA Toolkit was found; give -DCUDAToolkit_ROOT="
+             "seqpar::cudnn is left out: no CUDA Toolkit was found; give -DCUDAToolkit_ROOT=")
   if(NOT said MATCHES "${line}")
     message(FATAL_ERROR "it does not say: ${line}\n${said}")
   endif()

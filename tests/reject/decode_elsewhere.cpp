@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Decoding on a stream, which has no decoding yet.
-// expect: [seqpar] this call reads or writes its values on the host: give it on_host{} and host memory
+// Decoding where the plan's kernel does not compute.
+// expect: [seqpar] this plan's kernel does not compute on this executor
 #include <seqpar/attention/decode.hpp>
 #include <seqpar/transport/self.hpp>
 
-struct on_a_stream {};
+struct on_my_device {};
+seqpar::host_space space_of(on_my_device) {
+  return {};
+}
 #ifdef TWIN
 using exec = seqpar::on_host;
 #else
-using exec = on_a_stream;
+using exec = on_my_device;
 #endif
 
 int main() {

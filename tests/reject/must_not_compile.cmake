@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 cmake_minimum_required(VERSION 3.25)
-set(compile ${CXX} -std=c++20 -fsyntax-only -I${INCLUDE} ${MORE} ${SOURCE})
+set(only -fsyntax-only)
+if(CXX MATCHES "nvcc")
+  set(only -ptx -o /dev/null)
+endif()
+set(compile ${CXX} -std=c++20 ${only} -I${INCLUDE} ${MORE} ${SOURCE})
 file(READ ${SOURCE} text)
 if(NOT text MATCHES "\n// expect: ([^\n]+)")
   message(FATAL_ERROR "${SOURCE} has no line `// expect: sentence`")

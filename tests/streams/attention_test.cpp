@@ -77,6 +77,26 @@ TEST_CASE("gradients have the same bits with overlap and without, whatever the t
     }
 }
 
+TEST_CASE("queries that visit the keys have the same bits with overlap and without") {
+  for (const mesh_shape& team : {mesh_shape{4, 1}, mesh_shape{2, 2}}) {
+    const zigzag layout{.tokens = 37, .ranks = 4};
+    problem p{.q_layout = any_layout(layout, "zigzag"),
+              .kv_layout = any_layout(layout, "zigzag"),
+              .mask = any_mask(causal{}),
+              .shape = {.heads = 4, .kv_heads = 2, .head_dim = 8},
+              .team = team,
+              .memory = strides::packed_qkv};
+    p.options.moves = {side::queries, side::queries};
+    const tensors in = recipe_tensors(p);
+    const outcome<float> want = run_problem<float>(p, in, host_fast{});
+    for (const bool overlap : {false, true}) {
+      CHECK(difference(run_problem_on<float>(on_device_threads{.overlap = overlap}, p, in, late_kernel{}), want) == "");
+      if (devices() >= 4)
+        CHECK(difference(run_problem_on<float>(on_nccl{.overlap = overlap}, p, in, late_kernel{}), want) == "");
+    }
+  }
+}
+
 TEST_CASE("inputs that a slow stream writes late are sent as written, and may be written over behind the call [K1]") {
   const auto check_on = [](const auto& on, int ranks) {
     for (const bool slow_compute : {true, false})

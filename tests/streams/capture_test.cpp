@@ -29,10 +29,11 @@ TEST_CASE(
     "after prepare forward and backward are captured in their first run, and a replay has the bits of an eager run "
     "[K3]") {
   for (const mesh_shape& shape : {mesh_shape{1, 1}, mesh_shape{4, 1}, mesh_shape{1, 4}, mesh_shape{2, 2}})
-    for (const schedule how : {schedule::direct, schedule::pass_along}) {
+    for (const schedule how : {schedule::direct, schedule::pass_along, schedule::double_ring}) {
       if (shape.ring * shape.all_to_all > devices()) continue;
       on_nccl{}.run({.ranks = shape.ring * shape.all_to_all}, [&](nccl::transport t) {
-        const attention_options options{.passes = forward_backward, .schedule = how};
+        const index_t window = shape.ring > 1 ? shape.ring / 2 : 1;
+        const attention_options options{.passes = forward_backward, .schedule = how, .window = window};
         stream_rank<nccl::transport> eager(t, shape, options), replayed(t, shape, options);
         const cudaGraphExec_t graph = captured(replayed);
         for (int turn = 0; turn < 3; ++turn) {

@@ -56,6 +56,9 @@ class late_space : public cuda::stream_space {
                 const heads_view<float>& to) const {
     note(enqueue(stream_, [=] { host_space{}.row_dots(x, y, minus, to); }));
   }
+  void merge(const state_rows& to, const state_rows& from) const {
+    note(enqueue(stream_, [=] { host_space{}.merge(to, from); }));
+  }
 };
 inline late_space space_of(const late_host& s) {
   return late_space(s);

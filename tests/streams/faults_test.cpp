@@ -148,6 +148,24 @@ TEST_CASE("host memory given to streams is refused by name before anything is po
   cuda_on_cpu::reset();
 }
 
+#if CUDART_VERSION >= 12080
+TEST_CASE("streams of another device than the current one are refused before anything is posted") {
+  cuda_on_cpu::reset();
+  const std::string text =
+      "[seqpar] cuda: a stream belongs to another device than the current one; call cudaSetDevice before: ";
+  const auto got = outcomes(2, 10s, [&](nccl::transport t) {
+    stream_rank<nccl::transport> rank(t, {2, 1});
+    check_cuda(cudaSetDevice(1 - t.rank()));
+    const status s = rank.run();
+    CHECK(s.message() == text + "q");
+    check_cuda(cudaSetDevice(t.rank()));
+    return s;
+  });
+  for (const status& s : got) CHECK(s.code() == errc::invalid_argument);
+  cuda_on_cpu::reset();
+}
+#endif
+
 TEST_CASE("two plans that two ranks run in different order are found, and nobody waits [J5]") {
   cuda_on_cpu::reset({.delay = 10us, .patience = 20s});
   const auto got = outcomes(2, 10s, [&](nccl::transport t) {

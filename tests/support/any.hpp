@@ -72,6 +72,7 @@ class any_mask {
   name_(std::move(name)), reaching_(reach) {}
   bool allows(index_t q, index_t k) const { return self_->allows(q, k); }
   std::optional<interval_pair> try_key_intervals(index_t q) const { return self_->intervals(q); }
+  cover covers(interval q, interval k) const { return self_->covers(q, k); }
   template <class F>
   void reach(interval q, F&& f) const {
     self_->reach(q, [&](interval k) { f(k); });
@@ -99,6 +100,7 @@ class any_mask {
     virtual bool knows_reach() const = 0;
     virtual bool allows(index_t, index_t) const = 0;
     virtual std::optional<interval_pair> intervals(index_t) const = 0;
+    virtual cover covers(interval, interval) const = 0;
     virtual void reach(interval, const std::function<void(interval)>&) const = 0;
     virtual any_mask bound(index_t, index_t, const std::string&) const = 0;
     virtual const char* problem() const = 0;
@@ -116,6 +118,7 @@ class any_mask {
       else
         return std::nullopt;
     }
+    cover covers(interval q, interval k) const override { return seqpar::covers(mask, q, k); }
     void reach(interval q, const std::function<void(interval)>& f) const override {
       seqpar::reach(mask, q, unbounded, f);
     }

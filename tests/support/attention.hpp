@@ -194,7 +194,6 @@ outcome<T> run_problem_on(const Engine& engine, const problem& p, const tensors&
     const index_t rows = plan.q_rows(), keys = plan.kv_rows();
     auto&& site = engine.site(world);
     guarded_memory memory(plan.memory(), site.memory);
-    plan.prepare(memory, site.exec);
 
     // Global row of every local one; a joint row is its own index in the joint tensor.
     const auto q_global = [&](index_t i) {
@@ -275,14 +274,16 @@ outcome<T> run_problem_on(const Engine& engine, const problem& p, const tensors&
         }
     }
 
+    const forward_arguments<T> forward{
+        .q = q.view(),
+        .k = k.view(),
+        .v = v.view(),
+        .out = out.view(),
+        .lse = lse,
+        .joint = {.q = jq.view(), .k = jk.view(), .v = jv.view(), .out = jout.view(), .lse = jlse}};
+    plan.prepare(memory, site.exec, forward);
     const index_t before = record.bytes(direction::send);
-    check(plan.forward({.q = q.view(),
-                        .k = k.view(),
-                        .v = v.view(),
-                        .out = out.view(),
-                        .lse = lse,
-                        .joint = {.q = jq.view(), .k = jk.view(), .v = jv.view(), .out = jout.view(), .lse = jlse}},
-                       memory, site.exec));
+    check(plan.forward(forward, memory, site.exec));
     const index_t middle = record.bytes(direction::send);
     if (p.options.passes == forward_backward)
       check(plan.backward({.q = q.view(),
@@ -490,14 +491,16 @@ std::vector<byte_count> wanted_bytes(const problem& p) {
       queries[static_cast<std::size_t>(r)].push_back(detail::joint_offset(p.q_layout.token_count(), n.joint_at) + j);
   }
   // keys_sent[r][s]: keys of ring index s that r sends to another; sums_sent[r][s]: of whose gradients r sends sums.
-  // direct: the owner sends to each who may see the key, each of those sends its gradient straight back.
+  // direct, all_gather: the owner sends to each who may see the key, each of those sends its gradient straight back.
   // pass_along: the key goes from neighbour to neighbour to the farthest who may see it, the sum from the nearest home.
+  // double_ring: as direct inside a window; another window has one who gets the key for it, and the gradients back.
   using counts = std::vector<std::vector<index_t>>;
   const counts zeros(static_cast<std::size_t>(R), std::vector<index_t>(static_cast<std::size_t>(R)));
   counts keys_sent = zeros, sums_sent = zeros;
   for (int s = 0; s < R; ++s)
     for (index_t k : keys[static_cast<std::size_t>(s)]) {
       int nearest = R, farthest = 0;
+      std::set<int> agents;
       for (int distance = 1; distance < R; ++distance) {
         const auto r = static_cast<std::size_t>((s + distance) % R);
         bool seen = false;
@@ -506,10 +509,22 @@ std::vector<byte_count> wanted_bytes(const problem& p) {
         nearest = std::min(nearest, distance);
         farthest = distance;
         if (p.options.schedule == schedule::pass_along) continue;
+        if (const int w = static_cast<int>(p.options.window);
+            p.options.schedule == schedule::double_ring && static_cast<int>(r) / w != s / w) {
+          const int agent = static_cast<int>(r) / w * w + s % w;
+          if (agents.insert(agent).second) {
+            ++keys_sent[static_cast<std::size_t>(s)][static_cast<std::size_t>(s)];
+            ++sums_sent[static_cast<std::size_t>(agent)][static_cast<std::size_t>(s)];
+          }
+          if (agent == static_cast<int>(r)) continue;
+          ++keys_sent[static_cast<std::size_t>(agent)][static_cast<std::size_t>(s)];
+          ++sums_sent[r][static_cast<std::size_t>(s)];
+          continue;
+        }
         ++keys_sent[static_cast<std::size_t>(s)][static_cast<std::size_t>(s)];
         ++sums_sent[r][static_cast<std::size_t>(s)];
       }
-      if (p.options.schedule == schedule::direct || farthest == 0) continue;
+      if (p.options.schedule != schedule::pass_along || farthest == 0) continue;
       for (int distance = 0; distance < R; ++distance) {
         const auto r = static_cast<std::size_t>((s + distance) % R);
         keys_sent[r][static_cast<std::size_t>(s)] += distance < farthest;
@@ -517,8 +532,49 @@ std::vector<byte_count> wanted_bytes(const problem& p) {
       }
     }
 
+  // queries_sent[r][s]: queries of ring index r that visit the keys of s, since one of these must meet them.
+  counts queries_sent = zeros;
+  for (std::size_t r = 0; r < queries.size(); ++r)
+    for (std::size_t s = 0; s < keys.size(); ++s)
+      for (index_t q : queries[r])
+        queries_sent[r][s] +=
+            r != s && std::any_of(keys[s].begin(), keys[s].end(), [&](index_t k) { return mask.sends(q, k); });
+
   const index_t size = static_cast<index_t>(sizeof(T)), D = n.head_dim, V = n.v_dim(), B = n.batch;
   const bool resend = p.options.reuse == reuse::resend;
+  // Either side along the ring, there and back, by member.
+  std::vector<byte_count> by_keys(static_cast<std::size_t>(P)), by_queries = by_keys;
+  const index_t sight = fits_in_intervals(p) ? 16 : 4;  // two intervals of keys, or a position
+  for (int m = 0; m < P; ++m) {
+    const auto r = static_cast<std::size_t>(ring_of(m));
+    const auto sum = [&](auto&& count_of) {
+      index_t rows = 0;
+      for (std::size_t s = 0; s < keys.size(); ++s) rows += count_of(s);
+      return rows;
+    };
+    const index_t keys_out = sum([&](std::size_t s) { return keys_sent[r][s]; }) * kv_heads(m),
+                  sums_out = sum([&](std::size_t s) { return sums_sent[r][s]; }) * kv_heads(m),
+                  rows_out = sum([&](std::size_t s) { return queries_sent[r][s]; }),
+                  visitors = sum([&](std::size_t s) { return queries_sent[s][r]; }) * heads(m).size();
+    // keys to those whose queries see them, their gradients back
+    by_keys[static_cast<std::size_t>(m)] = {B * keys_out * (D + V) * size,
+                                            B * (keys_out * (D + V) * (resend ? size : 0) + sums_out * (D + V) * 4)};
+    // queries to those whose keys they see, and what each row may see; states or dq back
+    const index_t queries_out = rows_out * heads(m).size(), sights = heads(m).empty() ? 0 : rows_out * sight;
+    by_queries[static_cast<std::size_t>(m)] = {B * (queries_out * D * size + visitors * (V + 2) * 4) + sights,
+                                               B * (queries_out * ((D + V) * size + 8) + visitors * D * 4) + sights};
+  }
+  const auto along_ring = [&](side asked, index_t byte_count::*pass) -> const std::vector<byte_count>& {
+    index_t keys_bytes = 0, query_bytes = 0;
+    for (const byte_count& c : by_keys) keys_bytes += c.*pass;
+    for (const byte_count& c : by_queries) query_bytes += c.*pass;
+    const bool may =
+        p.options.schedule == schedule::direct && resend && p.options.capacity.tokens_per_rank == 0 && n.joint_q == 0;
+    return may && (asked == side::queries || (asked == side::cheaper && query_bytes < keys_bytes)) ? by_queries
+                                                                                                   : by_keys;
+  };
+  const std::vector<byte_count>&forward = along_ring(p.options.moves.forward, &byte_count::forward),
+        &backward = along_ring(p.options.moves.backward, &byte_count::backward);
   std::vector<byte_count> all(static_cast<std::size_t>(P));
   for (int m = 0; m < P; ++m) {
     byte_count& c = all[static_cast<std::size_t>(m)];
@@ -543,16 +599,8 @@ std::vector<byte_count> wanted_bytes(const problem& p) {
       c.backward += share(n.joint_kv, P, o).size() * kv_heads(m) * (D + V) * 4;
       c.backward += share(n.joint_kv, P, m).size() * n.kv_heads * (D + V) * 4;
     }
-    const auto sum = [&](const counts& sent) {
-      index_t all_rows = 0;
-      for (index_t count : sent[static_cast<std::size_t>(ring_of(m))]) all_rows += count;
-      return all_rows * kv_heads(m);
-    };
-    c.forward += sum(keys_sent) * (D + V) * size;  // keys to those whose queries see them, their gradients back
-    if (resend) c.backward += sum(keys_sent) * (D + V) * size;
-    c.backward += sum(sums_sent) * (D + V) * 4;
-    c.forward *= B;
-    c.backward *= B;
+    c.forward = B * c.forward + forward[static_cast<std::size_t>(m)].forward;
+    c.backward = B * c.backward + backward[static_cast<std::size_t>(m)].backward;
   }
   return all;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -136,4 +137,23 @@ TEST_CASE("sizes of blocks are 64-bit [D1]") {
   static_assert(std::is_same_v<decltype(b.bytes()), std::int64_t>);
   CHECK(b.bytes() == (index_t{1} << 34));
   CHECK(seqpar::dense_block(nullptr, (index_t{1} << 31) + 5).bytes() == 2147483653);
+}
+
+TEST_CASE("a large block in pieces is copied row by row, and no byte beside it is touched") {
+  constexpr index_t rows = 2100, piece = 2048, to_stride = piece + 64, from_stride = 2 * piece;
+  static_assert(rows * piece > index_t{4} << 20);  // goes past the caches
+  std::vector<unsigned char> from(static_cast<std::size_t>(rows * from_stride)),
+      to(static_cast<std::size_t>(rows * to_stride + 64), 0xEE);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i * 2654435761u >> 24);
+  void* start = to.data();
+  std::size_t room = to.size();
+  REQUIRE(std::align(64, static_cast<std::size_t>(rows * to_stride - 64), start, room) != nullptr);
+  seqpar::copy_block({start, rows, to_stride, 1, piece, piece}, {from.data(), rows, from_stride, 1, piece, piece});
+  index_t wrong = 0;
+  for (index_t i = 0; i < rows; ++i) {
+    const auto* row = static_cast<unsigned char*>(start) + i * to_stride;
+    for (index_t k = 0; k < piece; ++k) wrong += row[k] != from[static_cast<std::size_t>(i * from_stride + k)];
+    for (index_t k = piece; k < to_stride && i + 1 < rows; ++k) wrong += row[k] != 0xEE;
+  }
+  CHECK(wrong == 0);
 }

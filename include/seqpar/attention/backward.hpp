@@ -3,7 +3,7 @@
 #pragma once
 
 #include <seqpar/attention/arguments.hpp>
-#include <seqpar/attention/pass.hpp>
+#include <seqpar/attention/backward_by_queries.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
@@ -47,16 +47,25 @@ struct backward_pass : pass_base<Plan, Exec> {
     if (n.joint_kv > 0) clear(views(m.joint, n.joint_kv, s.own.kv_heads));
     for (std::size_t p = 0; p < 2; ++p) clear(dq_view(p));
 
-    const bool saved = this->options().reuse == reuse::saved;
-    if (status st = this->run_rounds(m.in, home, saved, [&](std::ptrdiff_t i) { return round(a, i); }); !st.ok())
+    if (status st =
+            s.moves.backward == side::queries ? backward_by_queries(*this, [&] { return round(a, -1); }) : by_keys(a);
+        !st.ok())
       return st;
-    if (status st = last_gradients_home(); !st.ok()) return st;
     if (status st = give_queries(a); !st.ok()) return st;
     if (status st = give_keys(a); !st.ok()) return st;
     return give_joint_keys(a);
   }
 
  private:
+  template <class Pass, class Own>
+  friend status backward_by_queries(const Pass&, Own&&);
+
+  status by_keys(const backward_arguments<T, Out, Grad>& a) {
+    const bool saved = this->options().reuse == reuse::saved;
+    if (status st = this->run_rounds(m.in, home, saved, [&](std::ptrdiff_t i) { return round(a, i); }); !st.ok())
+      return st;
+    return last_gradients_home();
+  }
   kv_views views(const kv_arrays<float>& k, index_t rows, index_t heads) const {
     return {k.k_view(n, rows, heads), k.v_view(n, rows, heads)};
   }
@@ -78,7 +87,7 @@ struct backward_pass : pass_base<Plan, Exec> {
     return this->dense_rows(m.dq[p], p == 0 ? s.own.q_rows : s.own.joint_q, s.own.heads, n.head_dim);
   }
   const ring_round& at(std::ptrdiff_t i) const { return s.rounds.rounds[static_cast<std::size_t>(i)]; }
-  bool direct() const { return this->options().schedule == schedule::direct; }
+  bool direct() const { return this->options().schedule != schedule::pass_along; }
 
   status heads_in(const backward_arguments<T, Out, Grad>& a) {
     const rows_view<T> gq = this->dense_rows(m.in.q, s.own.q_rows, s.own.heads, n.head_dim);
@@ -123,7 +132,10 @@ struct backward_pass : pass_base<Plan, Exec> {
       return compute(a, i, own, views(m.joint, n.joint_kv, s.own.kv_heads));
     }
     const ring_round& r = at(i);
-    const kv_views grads = views(m.round[direct() && m.round[1].k ? i % 2 : 0], r.rows(), s.own.kv_heads);
+    const kv_views grads = r.here ? window_sums(r.window)
+                                  : views(m.round[direct() && m.round[1].k ? r.slot % 2 : 0], r.rows(), s.own.kv_heads);
+    if (r.here)
+      if (status st = add_window_home(r.window - 2); !st.ok()) return st;
     if (r.rows() > 0) {
       clear(grads);
       if (status st = compute(a, i, grads, {}); !st.ok()) return st;
@@ -158,10 +170,12 @@ struct backward_pass : pass_base<Plan, Exec> {
     return {};
   }
 
-  /// direct: the round's gradients go straight to the owner, mine come back, and are added one round later.
+  /// direct: the round's gradients go straight to who sent the keys, mine come back, and are added one round later.
+  /// double_ring: what has come for a window goes on to its owner when all of its rounds are over.
   status send_home(std::ptrdiff_t i, const kv_views& grads) {
     if (status st = add_returned(i - 1); !st.ok()) return st;
     const ring_round& r = at(i);
+    if (r.here) return send_window_home(r.window - 1);
     if (r.idle()) return {};
     return this->launch(base::gradients_group, {"dK/dV", i + 1}, [&](auto& g) {
       post_add(g, this->ring, r.kv, array_of(grads.first), m.staging.k);
@@ -171,12 +185,27 @@ struct backward_pass : pass_base<Plan, Exec> {
   status add_returned(std::ptrdiff_t i) {
     if (i < 0 || at(i).idle()) return {};
     if (status st = this->wait(base::gradients_group); !st.ok()) return st;
-    add_staged(at(i).kv);
+    add_staged(at(i).kv, at(i).window > 0 ? window_sums(at(i).window) : own, m.staging);
     return {};
   }
-  void add_staged(const route& way) {
-    add_up<float, float>(work, s.ring, way, array_of(own.first), array_of(own.first), m.staging.k);
-    add_up<float, float>(work, s.ring, way, array_of(own.second), array_of(own.second), m.staging.v);
+  void add_staged(const route& way, const kv_views& to, const kv_arrays<float>& staging) {
+    add_up<float, float>(work, s.ring, way, array_of(to.first), array_of(to.first), staging.k);
+    add_up<float, float>(work, s.ring, way, array_of(to.second), array_of(to.second), staging.v);
+  }
+  kv_views window_sums(int o) const { return views(m.window[(o - 1) % 2], this->window_at(o).rows(), s.own.kv_heads); }
+  status send_window_home(int o) {
+    if (o < 1 || this->window_at(o).idle()) return {};
+    const kv_views sums = window_sums(o);
+    return this->launch(base::window_gradients_group, {"window dK/dV", o}, [&](auto& g) {
+      post_add(g, this->ring, this->window_at(o).kv, array_of(sums.first), m.window_staging.k);
+      post_add(g, this->ring, this->window_at(o).kv, array_of(sums.second), m.window_staging.v);
+    });
+  }
+  status add_window_home(int o) {
+    if (o < 1 || this->window_at(o).idle()) return {};
+    if (status st = this->wait(base::window_gradients_group); !st.ok()) return st;
+    add_staged(this->window_at(o).kv, own, m.window_staging);
+    return {};
   }
 
   /// pass_along: sums of this source's gradients come from the neighbour, this round's join them.
@@ -204,7 +233,13 @@ struct backward_pass : pass_base<Plan, Exec> {
   status last_gradients_home() {
     const auto last = static_cast<std::ptrdiff_t>(s.rounds.rounds.size()) - 1;
     if (last < 0) return {};
-    if (direct()) return add_returned(last);
+    if (direct()) {
+      const auto windows = static_cast<int>(s.rounds.windows.size());
+      if (status st = add_returned(last); !st.ok()) return st;
+      if (status st = add_window_home(windows - 1); !st.ok()) return st;
+      if (status st = send_window_home(windows); !st.ok()) return st;
+      return add_window_home(windows);
+    }
     const route& way = s.rounds.home_sums;
     if (way.incoming().empty() && way.outgoing().empty()) return {};
     const kv_views sums = summed(last);

@@ -25,6 +25,10 @@ struct kv_arrays {
     a.v = c.take<T>(n.batch * rows_and_heads * n.v_dim());
     return a;
   }
+  kv_arrays from(index_t rows_and_heads, const attention_shape& n) const {
+    const index_t first = rows_and_heads * n.batch;
+    return {k + first * n.head_dim, v + first * n.v_dim()};
+  }
   rows_view<T> k_view(const attention_shape& n, index_t rows, index_t heads) const {
     return dense_view(k, {n.batch, rows, heads, n.head_dim});
   }
@@ -33,15 +37,15 @@ struct kv_arrays {
   }
 };
 
-/// What the sequence stage works on, in both passes: the gathered q, k, v and the keys of each round. With
-/// reuse::saved they live in memory.saved and every round keeps its own; else two slots take turns.
+/// What the sequence stage works on, in both passes: the gathered q, k, v and the keys of each round and window. With
+/// reuse::saved they live in memory.saved and each keeps its own; else two slots take turns.
 template <class T>
 struct exchanged_arrays {
   T* q = nullptr;
-  kv_arrays<T> kv, slots;
-  index_t slot_count = 0, slot_rows = 0;
+  kv_arrays<T> kv, slots, windows;
+  index_t slot_count = 0, slot_rows = 0, window_count = 0, window_rows = 0;
 
-  static exchanged_arrays take(carvers& c, const attention_setup& s, const attention_options& o) {
+  static exchanged_arrays take(carvers& c, const attention_setup& s, const attention_options& o, side moving) {
     const member_sizes& n = s.largest;
     carver& home = o.reuse == reuse::saved ? c.saved : c.exchange;
     exchanged_arrays a;
@@ -49,17 +53,75 @@ struct exchanged_arrays {
       a.q = home.template take<T>(s.shape.batch * n.q_rows * n.heads * s.shape.head_dim);
       a.kv = kv_arrays<T>::take(home, n.kv_rows * n.kv_heads, s.shape);
     }
-    const index_t rounds = s.ring_size - 1;
-    a.slot_count = o.reuse == reuse::saved ? rounds : std::min<index_t>(rounds, 2);
-    a.slot_rows = n.round_rows * n.kv_heads;
+    const auto slots_of = [&](std::size_t users) {
+      const auto n_users = static_cast<index_t>(users);
+      return o.reuse == reuse::saved ? n_users : std::min<index_t>(n_users, 2);
+    };
+    a.slot_count = slots_of(s.rounds.slots());
+    a.slot_rows = moving == side::keys ? n.round_rows * n.kv_heads : 0;
     a.slots = kv_arrays<T>::take(home, a.slot_count * a.slot_rows, s.shape);
+    a.window_count = slots_of(s.rounds.windows.size());
+    a.window_rows = n.window_rows * n.kv_heads;
+    a.windows = kv_arrays<T>::take(home, a.window_count * a.window_rows, s.shape);
     return a;
   }
   /// Where the keys of round `i` (from 0) lie.
-  kv_arrays<T> round(const attention_shape& n, std::size_t i) const {
-    const index_t first = static_cast<index_t>(i) % slot_count * slot_rows * n.batch;
-    return {slots.k + first * n.head_dim, slots.v + first * n.v_dim()};
+  kv_arrays<T> round(const attention_setup& s, std::size_t i) const {
+    const ring_round& r = s.rounds.rounds[i];
+    if (r.here) return window(s, r.window);
+    return slots.from(r.slot % slot_count * slot_rows, s.shape);
   }
+  /// Where the keys of step `o` (from 1) lie.
+  kv_arrays<T> window(const attention_setup& s, int o) const {
+    return windows.from((index_t{o} - 1) % window_count * window_rows, s.shape);
+  }
+};
+
+inline state_view take_state(carver& c, index_t rows_and_heads, const attention_shape& n) {
+  const index_t rows = n.batch * rows_and_heads;
+  return {c.take<float>(rows * n.v_dim()), c.take<float>(rows), c.take<float>(rows)};
+}
+
+/// Queries that visit in one round, and what goes back of them: forward their state, backward dq.
+template <class T>
+struct visitors {
+  T *q = nullptr, *dout = nullptr;
+  float *lse = nullptr, *delta = nullptr, *dq = nullptr;
+  state_view state;
+  std::array<std::int32_t*, 4> sight{};  ///< lo0, hi0, lo1, hi1; or position alone
+
+  /// Their table, whose tiles are known here.
+  query_table table(const query_table& tiles, bool intervals, index_t rows) const {
+    const auto list = [&](std::size_t i) {
+      return std::span<const std::int32_t>(sight[i], static_cast<std::size_t>(rows));
+    };
+    if (!intervals) return {tiles.tiles, {}, {}, {}, {}, list(0)};
+    return {tiles.tiles, list(0), list(1), list(2), list(3), {}};
+  }
+  static visitors forward(carver& c, const attention_setup& s) {
+    visitors a;
+    a.q = c.take<T>(s.shape.batch * rows_and_heads(s) * s.shape.head_dim);
+    a.state = take_state(c, rows_and_heads(s), s.shape);
+    a.take_sight(c, s);
+    return a;
+  }
+  static visitors backward(carver& c, const attention_setup& s) {
+    const index_t rows = s.shape.batch * rows_and_heads(s);
+    visitors a;
+    a.q = c.take<T>(rows * s.shape.head_dim);
+    a.dout = c.take<T>(rows * s.shape.v_dim());
+    a.lse = c.take<float>(rows);
+    a.delta = c.take<float>(rows);
+    a.dq = c.take<float>(rows * s.shape.head_dim);
+    a.take_sight(c, s);
+    return a;
+  }
+  void take_sight(carver& c, const attention_setup& s) {
+    for (std::size_t i = 0; i < (s.intervals ? 4u : 1u); ++i) sight[i] = c.take<std::int32_t>(s.largest.visiting_rows);
+  }
+  static index_t rows_and_heads(const attention_setup& s) { return s.largest.visiting_rows * s.largest.heads; }
+  /// Rounds take turns in two of them.
+  static std::size_t count(const attention_setup& s) { return std::min<std::size_t>(s.visits.rounds.size(), 2); }
 };
 
 template <class T, class Out>
@@ -68,24 +130,26 @@ struct forward_arrays {
   Out* out = nullptr;  ///< gathered results, on their way home
   float* lse = nullptr;
   state_view state[2];  ///< of the dealt and of the joint queries
+  visitors<T> visits[2];
+  state_view returned;  ///< states of my queries that come back from a round, packed as post_add does
   void* workspace = nullptr;
 
   static forward_arrays take(carvers& c, const attention_setup& s, const attention_options& o,
                              index_t workspace_bytes) {
     const attention_shape& n = s.shape;
     forward_arrays a;
-    a.in = exchanged_arrays<T>::take(c, s, o);
+    a.in = exchanged_arrays<T>::take(c, s, o, s.moves.forward);
     if (s.group_size > 1) {
       a.out = c.exchange.template take<Out>(n.batch * s.largest.q_rows * s.largest.heads * n.v_dim());
       a.lse = c.exchange.template take<float>(n.batch * s.largest.q_rows * s.largest.heads);
     }
     if (s.ring_size > 1)
-      for (int p = 0; p < 2; ++p) {
-        const index_t rows = n.batch * (p == 0 ? s.own.q_rows : s.own.joint_q) * s.own.heads;
-        a.state[p].acc = c.scratch.template take<float>(rows * n.v_dim());
-        a.state[p].max = c.scratch.template take<float>(rows);
-        a.state[p].sum = c.scratch.template take<float>(rows);
-      }
+      for (int p = 0; p < 2; ++p)
+        a.state[p] = take_state(c.scratch, (p == 0 ? s.own.q_rows : s.own.joint_q) * s.own.heads, n);
+    if (s.moves.forward == side::queries) {
+      for (std::size_t i = 0; i < visitors<T>::count(s); ++i) a.visits[i] = visitors<T>::forward(c.exchange, s);
+      a.returned = take_state(c.exchange, visitors<T>::rows_and_heads(s), n);
+    }
     a.workspace = c.scratch.template take<std::byte>(workspace_bytes);
     return a;
   }
@@ -101,7 +165,10 @@ struct backward_arrays {
   Grad *dq_wire = nullptr, *dq_home = nullptr, *dq_joint = nullptr;
   kv_arrays<float> own, own_returns, home;            ///< gradients of my group's keys; what comes back; of my rows
   kv_arrays<float> round[2], staging, summed[2];      ///< of a round's keys; see ring_round
+  kv_arrays<float> window[2], window_staging;         ///< of a window's keys; what comes back of mine
   kv_arrays<float> joint, joint_returns, joint_sums;  ///< of the joint keys: my share; others' shares; complete
+  visitors<T> visits[2];
+  float* returned = nullptr;  ///< dq of my queries that comes back from a round, packed as post_add does
   void* workspace = nullptr;
 
   static backward_arrays take(carvers& c, const attention_setup& s, const attention_options& o,
@@ -109,7 +176,7 @@ struct backward_arrays {
     const attention_shape& n = s.shape;
     const member_sizes &most = s.largest, &own = s.own;
     backward_arrays a;
-    a.in = exchanged_arrays<T>::take(c, s, o);
+    a.in = exchanged_arrays<T>::take(c, s, o, s.moves.backward);
     const bool groups = s.group_size > 1;
     a.delta_home =
         (groups ? c.exchange : c.scratch).template take<float>(n.batch * (groups ? most.q_home : own.q_home) * n.heads);
@@ -129,12 +196,19 @@ struct backward_arrays {
     } else {
       a.own = kv_arrays<float>::take(c.scratch, own.kv_rows * own.kv_heads, n);
     }
-    if (s.ring_size > 1) {
-      const bool direct = o.schedule == schedule::direct;
-      const int slots = direct && s.ring_size > 2 ? 2 : 1;
+    if (s.moves.backward == side::queries) {
+      for (std::size_t i = 0; i < visitors<T>::count(s); ++i) a.visits[i] = visitors<T>::backward(c.exchange, s);
+      a.returned = c.exchange.template take<float>(n.batch * visitors<T>::rows_and_heads(s) * n.head_dim);
+    } else if (s.ring_size > 1) {
+      const bool direct = o.schedule != schedule::pass_along;
+      const int slots = direct && s.rounds.slots() > 1 ? 2 : 1;
       for (int i = 0; i < slots; ++i)
         a.round[i] = kv_arrays<float>::take(direct ? c.exchange : c.scratch, most.round_rows * most.kv_heads, n);
       a.staging = kv_arrays<float>::take(c.exchange, (direct ? most.sent_rows : most.summed_rows) * most.kv_heads, n);
+      for (std::size_t i = 0; i < std::min<std::size_t>(s.rounds.windows.size(), 2); ++i)
+        a.window[i] = kv_arrays<float>::take(c.exchange, most.window_rows * most.kv_heads, n);
+      a.window_staging =
+          kv_arrays<float>::take(c.exchange, s.rounds.windows.empty() ? 0 : most.window_rows * most.kv_heads, n);
       for (int i = 0; !direct && i < std::min(s.ring_size - 1, 2); ++i)
         a.summed[i] = kv_arrays<float>::take(c.exchange, most.summed_rows * most.kv_heads, n);
     }
@@ -153,8 +227,8 @@ struct backward_arrays {
 
 /// The tables of a setup in table memory, as the kernels read them.
 struct bound_tables {
-  std::array<query_table, 2> queries;
-  std::array<std::vector<key_table>, 2> keys;
+  std::vector<query_table> queries;  ///< by query part
+  std::vector<std::vector<key_table>> keys;
 
   /// Counts when `c` has no memory, else writes with upload(to, from, bytes); `bound` is filled in either case.
   template <class Upload>
@@ -164,7 +238,9 @@ struct bound_tables {
       if (p) upload(p, list.data(), static_cast<index_t>(list.size() * sizeof(E)));
       return std::span<const E>(p, p ? list.size() : 0);
     };
-    for (std::size_t p = 0; p < 2; ++p) {
+    bound.queries.resize(s.parts.size());
+    bound.keys.resize(s.parts.size());
+    for (std::size_t p = 0; p < s.parts.size(); ++p) {
       const query_part& part = s.parts[p];
       bound.queries[p] = {copy(part.rows.tiles), copy(part.rows.lo0), copy(part.rows.hi0),
                           copy(part.rows.lo1),   copy(part.rows.hi1), copy(part.rows.position)};

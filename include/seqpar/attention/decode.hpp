@@ -19,14 +19,17 @@ inline namespace v0_1 {
 /// (kv_heads_here()); the layout deals tokens over ring_size() ranks. Each rank attends to its own rows, the partials
 /// (out, lse) are merged by merge_tree along the ring, then handed round along the all-to-all axis.
 ///
-/// prepare once; advance when the cache has grown (once a step, for all layers); forward as often as wanted.
-/// Memory: tables for cache_rows and `queries`, exchange equal on all ranks. advance, append and forward allocate
-/// nothing. Bytes: a partial is batch·queries·heads·(value_dim + 1) floats; before them every rank sends every other a
-/// stamp of 8 bytes, which says what advance was given; see bytes_sent. No keys travel.
-/// Fails: as attention_plan; forward returns ranks_disagree, on all ranks, where their stamps differ: then no partial
-/// has moved and the transport is as it was. agreement::trusted leaves the stamps out. A cache with more rows than
-/// cache_rows is refused by append, advance and so by forward. Source: flash-decoding, Helix parallelism, tree
-/// attention.
+/// prepare once; advance when the cache has grown (once a step, for all layers); forward as often as wanted; all with
+/// one exec, which without a word is the host. Memory: tables for cache_rows and `queries`, exchange equal on all
+/// ranks; prepare on another exec than the host keeps twice the tables here. advance, append and forward allocate
+/// nothing and never wait for a device. A captured forward may be replayed after later advances of as many queries,
+/// where the mask gives intervals: they change what its tables say. advance itself is not for capture.
+/// Bytes: a partial is batch·queries·heads·(value_dim + 1) floats; on the host before them every rank sends every other
+/// a stamp of 8 bytes, which says what advance was given; see bytes_sent. No keys travel.
+/// Fails: as attention_plan; on the host forward returns ranks_disagree, on all ranks, where their stamps differ: then
+/// no partial has moved and the transport is as it was. agreement::trusted leaves the stamps out. A cache with more
+/// rows than cache_rows is refused by append, advance and so by forward. Source: flash-decoding, Helix parallelism,
+/// tree attention.
 template <element T, attention_mask Mask, transport Transport, block_kernel Kernel = host_fast, element Out = T>
 class decode_plan {
  public:
@@ -38,43 +41,58 @@ class decode_plan {
   const decode_shape& shape() const { return shape_; }
   interval kv_heads_here() const { return own_kv_; }  ///< the kv heads of this rank's cache
   /// Payload bytes that a run of so many queries sends from this rank to others.
-  index_t bytes_sent(index_t queries) const {
+  template <executor Exec = on_host>
+  index_t bytes_sent(index_t queries, Exec = {}) const {
     const index_t hops = own_.empty() ? 0 : tree().partials_sent() + team_.all_to_all_size() - 1;
-    const index_t stamps = compares() ? (team_.size() - 1) * static_cast<index_t>(sizeof(stamp_)) : 0;
+    const index_t stamps = compares<Exec>() ? (team_.size() - 1) * static_cast<index_t>(sizeof(stamp_)) : 0;
     return hops * partial_floats(queries, own_) * static_cast<index_t>(sizeof(float)) + stamps;
   }
 
-  /// Collective: compares what the ranks gave, reserves what runs post. Throws error.
+  /// Collective: compares what the ranks gave, connects peers, reserves what runs post. Throws error.
   template <class Exec>
   void prepare(const seqpar::memory& given, Exec exec) {
     if (failure f = try_prepare(given, exec)) raise(*f);
   }
   template <class Exec>
-  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec) {
+  [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
     if (status s = check_memory(given, sizes_); !s.ok()) return error(fail(s));
     if (options_.check == agreement::checked)
       if (failure f = detail::agree(team_, said_)) return f;
-    carver c(given.tables);
-    tables_ = walk_tables(c);
+    if (status s = connect_peers(team_.transport(), peers(), exec); !s.ok()) return error(fail(s));
+    if (status s = load_kernel(exec); !s.ok()) return error(fail(s));
+    prepared_ = advanced_ = false;
+    in_place_ = std::same_as<Exec, on_host>;
     tables_at_ = given.tables.pointer;
+    carver c(given.tables);
+    if constexpr (!std::same_as<Exec, on_host>) {
+      static_assert(decoding_space<decltype(space_of(exec))>,
+                    "[seqpar] decode on this executor needs a space with put (space/concept.hpp), which "
+                    "cuda::on_device of <seqpar/cuda.cuh> has");
+      const auto work = space_of(exec);
+      if (const char* wrong = detail::problem_of_memory(work, tables_at_))
+        return error(fail({errc::invalid_argument, wrong, -1, "memory.tables"}));
+      if (status s = copy_.start({tables_at_, sizes_.tables}, work); !s.ok()) return error(fail(s));
+      c = carver(copy_.here());
+    }
+    tables_ = walk_tables(c);
     const index_t most = std::max(1, team_.size() - 1);
     group_.reserve(most, most);
     prepared_ = true;
-    advanced_ = false;
     return {};
   }
 
   /// The cache as it is now and where the queries of the coming runs stand in it. Local; every rank does the same. The
   /// mask is the planned one, told this length, or another value of its type; a mask that is asked rather than giving
   /// intervals must keep what it views alive until the next advance.
-  template <sequence_layout L>
-  status advance(const L& cache, decode_queries queries, const seqpar::memory& given) noexcept {
-    return advance(cache, queries, mask_, given);
+  template <sequence_layout L, executor Exec = on_host>
+  status advance(const L& cache, decode_queries queries, const seqpar::memory& given, Exec exec = {}) noexcept {
+    return advance(cache, queries, mask_, given, exec);
   }
-  template <sequence_layout L>
-  status advance(const L& cache, decode_queries queries, const Mask& mask, const seqpar::memory& given) noexcept {
+  template <sequence_layout L, executor Exec = on_host>
+  status advance(const L& cache, decode_queries queries, const Mask& mask, const seqpar::memory& given,
+                 Exec exec = {}) noexcept {
     advanced_ = false;
-    if (status s = ready(given); !s.ok()) return fail(s);
+    if (status s = ready<Exec>(given); !s.ok()) return fail(s);
     if (status s = check_cache(cache); !s.ok()) return fail(s);
     if (const char* wrong = problem_of(mask)) return fail({errc::invalid_argument, wrong});
     const index_t tokens = cache.token_count();
@@ -86,21 +104,35 @@ class decode_plan {
     if (status s = unless_thrown([&] {
           now_.emplace(bound(mask, tokens, tokens));
           intervals_ = tables_.write_queries(at, tokens, [&](index_t q) { return try_key_intervals(*now_, q); });
+          return status{};
         });
         !s.ok())
       return s;
+    if (!intervals_ && !detail::takes_mask<Kernel, bound_mask>())
+      return fail(
+          {errc::invalid_argument,
+           "decode: a query sees more than two intervals of keys, and this kernel cannot ask this type of mask"});
     tables_.write_keys(cache, ring());
     tables_.write_ranges(intervals_);
-    if (compares()) stamp_ = stamp_of(cache);
+    if (compares<Exec>()) stamp_ = stamp_of(cache);
+    read_ = tables_;
+    if constexpr (!std::same_as<Exec, on_host>) {
+      const auto work = space_of(exec);
+      copy_.send(tables_, work);
+      read_ = tables_.copied_to(carver(given.tables));
+      prepared_ = work.outcome().ok();  // else what is there is not known
+      if (!prepared_) return fail(work.outcome());
+    }
     advanced_ = true;
     return {};
   }
 
   /// Writes those of the last k.tokens() tokens of `cache` that this rank holds into its cache. Local.
-  template <sequence_layout L>
-  status append(const L& cache, const append_type& a) const noexcept {
+  template <sequence_layout L, executor Exec = on_host>
+  status append(const L& cache, const append_type& a, Exec exec = {}) const noexcept {
     const attention_shape n = shape_.attention();
     const index_t tokens = cache.token_count(), fresh = a.k.tokens(), rows = shape_.cache_rows;
+    if (status s = on_the_same<Exec>(); !s.ok()) return fail(s);
     if (status s = check_cache(cache); !s.ok()) return fail(s);
     if (fresh > tokens) return fail({errc::invalid_argument, "decode: more new tokens than the cache has"});
     detail::buffer_checks buffers(detail::append_texts);
@@ -108,26 +140,21 @@ class decode_plan {
     buffers.input("v", a.v, {n.batch, fresh, n.kv_heads, n.v_dim()});
     buffers.output("k_cache", a.k_cache, {n.batch, rows, own_kv_.size(), n.head_dim});
     buffers.output("v_cache", a.v_cache, {n.batch, rows, own_kv_.size(), n.v_dim()});
+    const auto work = space_of(exec);
+    buffers.lie_in(work);
     if (!buffers.outcome().ok()) return fail(buffers.outcome());
-    const auto copy = [&](const rows_view<const T>& from, const rows_view<T>& to, index_t i, index_t row) {
-      for (index_t b = 0; b < n.batch; ++b)
-        for (index_t h = 0; h < own_kv_.size(); ++h)
-          std::copy_n(from.row(b, i, own_kv_.lo + h), from.dim(), to.row(b, row, h));
-    };
-    for (index_t i = 0; i < fresh; ++i) {
-      const place p = cache.place_of(tokens - fresh + i);
-      if (p.rank != ring()) continue;
-      copy(a.k, a.k_cache, i, p.local);
-      copy(a.v, a.v_cache, i, p.local);
-    }
-    return {};
+    detail::for_each_fresh_run(cache, fresh, ring(), [&](run from, index_t to) {
+      detail::copy_rows(work, a.k, from, own_kv_, a.k_cache, to);
+      detail::copy_rows(work, a.v, from, own_kv_, a.v_cache, to);
+    });
+    const status s = work.outcome();
+    return s.ok() ? s : fail(s);
   }
 
   /// out and lse of the queries that advance named, on every rank.
   template <class Exec>
   status forward(const forward_type& a, const seqpar::memory& given, Exec exec) const noexcept {
-    runs_on_host<Exec>();
-    if (status s = ready(given); !s.ok()) return fail(s);
+    if (status s = ready<Exec>(given); !s.ok()) return fail(s);
     if (!advanced_) return fail({errc::not_prepared, "decode: call advance first"});
     const attention_shape n = shape_.attention();
     const index_t q = tables_.query_count(), rows = shape_.cache_rows;
@@ -140,6 +167,7 @@ class decode_plan {
     buffers.memory("memory.tables", given.tables, sizes_.tables);
     buffers.memory("memory.scratch", given.scratch, sizes_.scratch);
     buffers.memory("memory.exchange", given.exchange, sizes_.exchange);
+    buffers.lie_in(space_of(exec));
     if (!buffers.outcome().ok()) return fail(buffers.outcome());
     return detail::decode_pass<decode_plan, Exec>(*this, given, exec).run(a);
   }
@@ -175,6 +203,7 @@ class decode_plan {
   friend struct detail::decode_pass;
   using value_type = T;
   using out_type = Out;
+  using kernel_type = Kernel;
   using bound_mask = decltype(bound(std::declval<const Mask&>(), index_t{}, index_t{}));
 
   int ring() const { return team_.ring_of(team_.index()); }
@@ -185,13 +214,41 @@ class decode_plan {
   index_t partial_floats(index_t queries, interval heads) const {
     return shape_.batch * queries * heads.size() * (shape_.attention().v_dim() + 1);
   }
-  bool compares() const { return options_.check == agreement::checked; }
-  /// f(); what a user's kernel or mask throws in it becomes a status.
+  /// Stamps are the host's to compare.
+  template <class Exec>
+  bool compares() const {
+    return std::same_as<Exec, on_host> && options_.check == agreement::checked;
+  }
+  /// What f says; what a user's kernel or mask throws in it becomes a status. The peers hear of either.
   template <class F>
   status unless_thrown(F&& f) const {
-    bool threw = false;
-    detail::on_any_throw(f, [&] { threw = true; });
-    return threw ? fail({errc::invalid_argument, "decode: the kernel or the mask threw"}) : status{};
+    status said;
+    detail::on_any_throw([&] { said = f(); },
+                         [&] {
+                           said = {errc::invalid_argument, "decode: the kernel or the mask threw"};
+                         });
+    return said.ok() ? said : fail(said);
+  }
+  std::vector<int> peers() const {
+    std::vector<int> all;
+    static_cast<void>(tree().run(
+        [&](int peer, bool, bool, index_t) {
+          all.push_back(team_.rank_of(team_.member_at(peer, part())));
+          return status{};
+        },
+        [](bool) {}));
+    for (int u = 0; u < team_.all_to_all_size(); ++u)
+      if (u != part()) all.push_back(team_.rank_of(team_.member_at(ring(), u)));
+    return all;
+  }
+  template <class Exec>
+  status load_kernel(const Exec& exec) const {
+    if constexpr (requires { Kernel::template load<T, float, by_intervals>(exec, forward_only); }) {
+      if constexpr (!interval_mask<bound_mask> && detail::takes_mask<Kernel, bound_mask>())
+        if (status s = Kernel::template load<T, float, bound_mask>(exec, forward_only); !s.ok()) return s;
+      return Kernel::template load<T, float, by_intervals>(exec, forward_only);
+    }
+    return {};
   }
   detail::decode_tables walk_tables(carver& c) const {
     return detail::decode_tables::take(c, shape_.queries, shape_.cache_rows, Kernel::query_tile_rows,
@@ -224,12 +281,18 @@ class decode_plan {
                 team_.rank_of(team_.member_at(r, part()))};
     return {};
   }
+  template <class Exec>
+  status on_the_same() const {
+    if (!prepared_ || in_place_ == std::same_as<Exec, on_host>) return {};
+    return {errc::not_prepared, "decode: prepare was given another executor; give all calls the same"};
+  }
+  template <class Exec>
   status ready(const seqpar::memory& given) const {
     if (!prepared_) return {errc::not_prepared, "decode: call prepare first"};
     if (status s = check_memory(given, sizes_); !s.ok()) return s;
     if (given.tables.pointer != tables_at_ && sizes_.tables > 0)
       return {errc::not_prepared, "decode: memory.tables is not the one that prepare was given"};
-    return {};
+    return on_the_same<Exec>();
   }
   status fail(status s) const {
     team_.transport().abort(s);
@@ -266,13 +329,14 @@ class decode_plan {
   std::optional<bound_mask> now_;  ///< the mask of the coming runs
   mutable typename Transport::group_type group_;
   interval own_, own_kv_;
-  detail::decode_tables tables_;
+  detail::decode_tables tables_, read_;  ///< as they are written, and where the kernels read them
+  detail::table_copy copy_;              ///< where those are not one
   detail::statement said_{"plan_decode"};
   memory_sizes sizes_;
   std::uint64_t stamp_ = 0;
   float scale_ = 1;
   void* tables_at_ = nullptr;
-  bool prepared_ = false, advanced_ = false, intervals_ = true;
+  bool prepared_ = false, advanced_ = false, intervals_ = true, in_place_ = true;
 };
 
 /// Plans runs of up to shape.queries queries over a cache of up to shape.cache_rows rows a rank. Never communicates;

@@ -29,11 +29,50 @@ struct decode_arrays {
     m.mine = exchange.take<float>(most);
     m.other = exchange.take<float>(plan.team_.ring_size() > 1 ? most : 0);
     m.slots = exchange.take<float>((plan.team_.all_to_all_size() - 1) * most);
-    m.stamps = exchange.take<std::uint64_t>(plan.compares() ? plan.team_.size() : 0);
+    m.stamps = exchange.take<std::uint64_t>(plan.template compares<on_host>() ? plan.team_.size() : 0);
     m.workspace = scratch.take<std::byte>(plan.workspace_bytes());
     return m;
   }
 };
+
+/// f(block of a, block of b) for the fewest blocks that make up the `rows` and `columns` of two arrays.
+template <class F>
+void for_each_pair(row_array a, row_array b, index_t rows, index_t columns, F&& f) {
+  if (a.batch > rows) {
+    for (row_array* x : {&a, &b}) std::swap(x->batch_stride, x->row_stride);
+    std::swap(a.batch, rows);
+  }
+  for (index_t i = 0; i < a.batch; ++i) f(a.rows(i, 0, rows, 1, 0, columns), b.rows(i, 0, rows, 1, 0, columns));
+}
+
+/// f(tokens, row) for those of the last `fresh` tokens of `cache` that `rank` holds: runs of them, counted from the
+/// first fresh one, that lie side by side from `row` on.
+template <sequence_layout L, class F>
+void for_each_fresh_run(const L& cache, index_t fresh, int rank, F&& f) {
+  run tokens{0, 0, 1};
+  index_t row = 0;
+  for (index_t i = 0; i < fresh; ++i) {
+    const place p = cache.place_of(cache.token_count() - fresh + i);
+    if (p.rank != rank) continue;
+    if (tokens.count == 1) tokens.step = i - tokens.first;
+    if (p.local != row + tokens.count || i != tokens.at(tokens.count)) {
+      if (tokens.count > 0) f(tokens, row);
+      tokens = {i, 0, 1};
+      row = p.local;
+    }
+    ++tokens.count;
+  }
+  if (tokens.count > 0) f(tokens, row);
+}
+/// These rows and heads of `from` to consecutive rows of `to`, which has these heads only.
+template <class Space, class T>
+void copy_rows(const Space& work, rows_view<const T> from, run rows, interval heads, const rows_view<T>& to,
+               index_t first) {
+  from = part_of(from, {rows.first, rows.first + rows.count}, heads);
+  from.stride[1] *= rows.step;
+  for_each_pair(array_of(part_of(to, {first, first + rows.count}, {0, heads.size()})), array_of(from), rows.count,
+                heads.size(), [&](const block& t, const block& f) { work.copy(t, f); });
+}
 
 /// State of one run. Nothing here allocates.
 template <class Plan, class Exec>
@@ -41,7 +80,9 @@ struct decode_pass {
   using T = typename Plan::value_type;
   using Out = typename Plan::out_type;
 
-  decode_pass(const Plan& p, const memory& given, Exec e) : plan(p), exec(e) {
+  static constexpr bool here = std::same_as<Exec, on_host>;
+
+  decode_pass(const Plan& p, const memory& given, Exec e) : plan(p), exec(e), work(space_of(e)) {
     carver scratch(given.scratch), exchange(given.exchange);
     m = decode_arrays::take(scratch, exchange, p);
   }
@@ -58,12 +99,14 @@ struct decode_pass {
     if (status s = hand_round(); !s.ok()) return s;
     for (int u = 0; u < plan.team_.all_to_all_size(); ++u)
       store(a, plan.heads_of(u), u == plan.part() ? m.mine : slot(u));
-    return {};
+    const status s = work.outcome();
+    return s.ok() ? s : plan.fail(s);
   }
 
  private:
   const Plan& plan;
   Exec exec;
+  decltype(space_of(std::declval<Exec>())) work;
   decode_arrays m;
 
   bool nothing_asked() const { return plan.shape_.batch * plan.tables_.query_count() == 0; }
@@ -83,7 +126,7 @@ struct decode_pass {
 
   /// Partials have sizes that the stamps vouch for: nothing else moves before these are known to agree.
   status post_stamps(index_t round) const {
-    if (!plan.compares()) return {};
+    if (!plan.template compares<Exec>()) return {};
     std::uint64_t& mine = m.stamps[plan.team_.index()];
     mine = plan.stamp_;
     return launch({"decode stamps", round}, [&](auto& g) {
@@ -96,7 +139,7 @@ struct decode_pass {
   }
   /// All ranks have the same stamps and so say the same, of the first rank that is not with the most.
   status compare_stamps() const {
-    if (!plan.compares()) return {};
+    if (!plan.template compares<Exec>()) return {};
     if (status s = wait(); !s.ok()) return s;
     const std::span all(m.stamps, static_cast<std::size_t>(plan.team_.size()));
     const auto count = [&](std::uint64_t stamp) { return std::count(all.begin(), all.end(), stamp); };
@@ -111,22 +154,23 @@ struct decode_pass {
             rank};
   }
 
-  /// This rank's partial. A kernel is not asked about nothing: what it would leave is known.
+  /// This rank's partial. The host's kernels are not asked about nothing: what they would leave is known. Others are,
+  /// since what is captured now may be replayed when there is something.
   status attend(const decode_arguments<T, Out>& a) const {
     if (plan.own_.empty() || nothing_asked()) return {};
     const rows_view<float> out = out_of(m.mine, plan.own_);
     const heads_view<float> lse = lse_of(m.mine, plan.own_);
-    if (plan.tables_.nothing_to_see()) {
+    if (here && plan.tables_.nothing_to_see()) {
       std::fill_n(out.pointer, out.elements(), 0.f);
       std::fill_n(lse.pointer, plan.shape_.batch * plan.own_.size() * plan.tables_.query_count(),
                   -std::numeric_limits<float>::infinity());
       return {};
     }
     const interval filled{0, plan.tables_.key_count()}, kv{0, plan.own_kv_.size()};
-    const kv_segment<T> keys{part_of(a.k, filled, kv), part_of(a.v, filled, kv), plan.tables_.keys(), {}, {}};
+    const kv_segment<T> keys{part_of(a.k, filled, kv), part_of(a.v, filled, kv), plan.read_.keys(), {}, {}};
     forward_call<T, float> call;
     call.q = part_of(a.q, {0, plan.tables_.query_count()}, plan.own_);
-    call.queries = plan.tables_.queries();
+    call.queries = plan.read_.queries();
     call.segments = {&keys, 1};
     call.heads = {plan.own_.lo, plan.own_kv_.lo, plan.shape_.attention().heads_per_kv()};
     call.scale = plan.scale_;
@@ -134,17 +178,15 @@ struct decode_pass {
     call.lse = lse;
     call.workspace = m.workspace;
     return plan.unless_thrown([&] {
-      using mask_type = std::remove_cvref_t<decltype(*plan.now_)>;
-      if constexpr (interval_mask<mask_type>) {
-        plan.kernel_.forward(call, by_intervals{});
-      } else if constexpr (may_have_intervals<mask_type>) {
-        if (plan.intervals_)
-          plan.kernel_.forward(call, by_intervals{});
-        else
-          plan.kernel_.forward(call, *plan.now_);
-      } else {
-        plan.kernel_.forward(call, *plan.now_);
-      }
+      using kernel_type = typename Plan::kernel_type;
+      using mask_type = typename Plan::bound_mask;
+      const auto with = [&](const auto& mask) {
+        return computed_by<kernel_type>(
+            exec, [&](const auto&... where) { return plan.kernel_.forward(call, mask, where...); });
+      };
+      if constexpr (!interval_mask<mask_type> && takes_mask<kernel_type, mask_type>())
+        if (!plan.intervals_) return with(*plan.now_);
+      return with(by_intervals{});
     });
   }
 
@@ -178,9 +220,14 @@ struct decode_pass {
         },
         [&](bool mine_first) {
           if (!mine_first) std::swap(m.mine, m.other);
-          merge(out_of(m.mine, plan.own_), lse_of(m.mine, plan.own_),
-                rows_view<const float>(out_of(m.other, plan.own_)),
-                heads_view<const float>(lse_of(m.other, plan.own_)));
+          const rows_view<float> out = out_of(m.mine, plan.own_);
+          const heads_view<float> lse = lse_of(m.mine, plan.own_);
+          const rows_view<float> other = out_of(m.other, plan.own_);
+          const heads_view<float> other_lse = lse_of(m.other, plan.own_);
+          if constexpr (here)
+            merge(out, lse, rows_view<const float>(other), heads_view<const float>(other_lse));
+          else
+            work.merge({out, lse, {}}, {other, other_lse, {}});
         });
     if (way.outside()) std::swap(m.mine, m.other);
     return s;
@@ -200,16 +247,13 @@ struct decode_pass {
   }
   void store(const decode_arguments<T, Out>& a, interval heads, float* partial) const {
     if (heads.empty()) return;
-    const rows_view<float> from = out_of(partial, heads);
-    const heads_view<float> lse = lse_of(partial, heads);
-    for (index_t b = 0; b < plan.shape_.batch; ++b)
-      for (index_t t = 0; t < from.tokens(); ++t)
-        for (index_t h = 0; h < heads.size(); ++h) {
-          const float* x = from.row(b, t, h);
-          Out* y = a.out.row(b, t, heads.lo + h);
-          for (index_t d = 0; d < from.dim(); ++d) y[d] = Out(x[d]);
-          if (a.lse.pointer) a.lse.at(b, heads.lo + h, t) = lse.at(b, h, t);
-        }
+    const index_t queries = plan.tables_.query_count();
+    for_each_pair(
+        array_of(part_of(a.out, {0, queries}, heads)), array_of(out_of(partial, heads)), queries, heads.size(),
+        [&](const block& to, const block& from) { work.template store<Out, float>(to, from, write::assign); });
+    if (a.lse.pointer)
+      for_each_pair(array_of(part_of(a.lse, {0, queries}, heads)), array_of(lse_of(partial, heads)), queries,
+                    heads.size(), [&](const block& to, const block& from) { work.copy(to, from); });
   }
 };
 

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
 #include <optional>
 #include <span>
 
 #include <seqpar/exchange/holding.hpp>
 #include <seqpar/kernel/tables.hpp>
 #include <seqpar/memory.hpp>
+#include <seqpar/space/concept.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
@@ -23,15 +27,29 @@ class decode_tables {
     decode_tables t;
     t.query_tile_rows_ = query_tile_rows;
     t.key_tile_rows_ = key_tile_rows;
-    const index_t q_tiles = tiles_of(queries, query_tile_rows), k_tiles = tiles_of(rows, key_tile_rows);
-    t.q_tiles_ = c.take<query_tile>(q_tiles);
-    for (std::int32_t** list : {&t.lo0_, &t.hi0_, &t.lo1_, &t.hi1_, &t.position_})
-      *list = c.take<std::int32_t>(queries);
-    t.k_tiles_ = c.take<key_tile>(k_tiles);
-    t.k_positions_ = c.take<std::int32_t>(rows);
-    t.first_range_ = c.take<std::int32_t>(q_tiles + 1);
-    t.ranges_ = c.take<tile_range>(q_tiles * k_tiles);
+    t.query_room_ = queries;
+    t.key_room_ = rows;
+    t.place(c);
     return t;
+  }
+  /// The same tables in another memory. Kernels are told of every key tile that there is room for: which of them are
+  /// visited is in the ranges, which that memory may be given anew while what reads it is replayed.
+  decode_tables copied_to(carver c) const {
+    decode_tables t = *this;
+    t.place(c);
+    t.k_count_ = tiles_of(key_room_, key_tile_rows_);
+    return t;
+  }
+  /// f(list, bytes) for what is written of each list, as they follow each other in memory.
+  template <class F>
+  void for_each_list(F&& f) const {
+    const auto list = [&]<class E>(const E* p, index_t n) { f(p, n * static_cast<index_t>(sizeof(E))); };
+    list(q_tiles_, q_count_);
+    for (const std::int32_t* p : {lo0_, hi0_, lo1_, hi1_, position_}) list(p, queries_);
+    list(k_tiles_, k_count_);
+    list(k_positions_, irregular_ ? keys_ : 0);
+    list(first_range_, q_count_ + 1);
+    list(ranges_, range_count_);
   }
 
   /// The queries' positions, and their keys if intervals_of(position) → optional<interval_pair> tells them all. Does
@@ -105,6 +123,15 @@ class decode_tables {
   bool nothing_to_see() const { return range_count_ == 0; }
 
  private:
+  void place(carver& c) {
+    const index_t q_tiles = tiles_of(query_room_, query_tile_rows_), k_tiles = tiles_of(key_room_, key_tile_rows_);
+    q_tiles_ = c.take<query_tile>(q_tiles);
+    for (std::int32_t** list : {&lo0_, &hi0_, &lo1_, &hi1_, &position_}) *list = c.take<std::int32_t>(query_room_);
+    k_tiles_ = c.take<key_tile>(k_tiles);
+    k_positions_ = c.take<std::int32_t>(key_room_);
+    first_range_ = c.take<std::int32_t>(q_tiles + 1);
+    ranges_ = c.take<tile_range>(q_tiles * k_tiles);
+  }
   static index_t tiles_of(index_t rows, index_t tile) { return (rows + tile - 1) / tile; }
   template <class E>
   static std::span<const E> view(const E* p, index_t n) {
@@ -147,7 +174,7 @@ class decode_tables {
     }
   }
 
-  index_t query_tile_rows_ = 1, key_tile_rows_ = 1;
+  index_t query_tile_rows_ = 1, key_tile_rows_ = 1, query_room_ = 0, key_room_ = 0;
   query_tile* q_tiles_ = nullptr;
   std::int32_t *lo0_ = nullptr, *hi0_ = nullptr, *lo1_ = nullptr, *hi1_ = nullptr, *position_ = nullptr;
   key_tile* k_tiles_ = nullptr;
@@ -155,6 +182,54 @@ class decode_tables {
   tile_range* ranges_ = nullptr;
   index_t queries_ = 0, keys_ = 0, q_count_ = 0, k_count_ = 0, range_count_ = 0;
   bool irregular_ = false;
+};
+
+/// Tables that are written here for kernels that read them elsewhere. From one step to the next few words change; these
+/// alone are sent, by value (space.put), so that nothing waits and nothing here must outlive a copy.
+class table_copy {
+ public:
+  /// Both sides are zeros. For prepare: allocates and waits.
+  template <class Space>
+  status start(const region& there, const Space& work) {
+    here_ = host_memory({.tables = there.bytes, .scratch = there.bytes});
+    for (const region& r : {here(), sent()}) std::memset(r.pointer, 0, static_cast<std::size_t>(there.bytes));
+    there_ = there.pointer;
+    work.upload(there_, sent().pointer, there.bytes);
+    return work.finish();
+  }
+  region here() const { return memory(here_).tables; }
+  /// Makes the lists there as they are here, in the order of `work`.
+  template <class Space>
+  void send(const decode_tables& tables, const Space& work) {
+    placed_word words[480];
+    std::size_t count = 0;
+    index_t base = 0;
+    const auto flush = [&] {
+      if (count > 0) work.put(static_cast<std::byte*>(there_) + base, std::span(words, count));
+      count = 0;
+    };
+    tables.for_each_list([&](const void* list, index_t bytes) {
+      const std::byte* first = static_cast<const std::byte*>(here().pointer);
+      const index_t begin = static_cast<const std::byte*>(list) - first;
+      for (index_t at = begin; at < begin + bytes; at += word_bytes) {
+        std::uint32_t value;
+        std::memcpy(&value, first + at, sizeof(value));
+        std::byte* last = static_cast<std::byte*>(sent().pointer) + at;
+        if (std::memcmp(last, &value, sizeof(value)) == 0) continue;
+        std::memcpy(last, &value, sizeof(value));
+        if (count == std::size(words) || (at - base) / word_bytes > std::numeric_limits<std::uint32_t>::max()) flush();
+        if (count == 0) base = at;
+        words[count++] = {static_cast<std::uint32_t>((at - base) / word_bytes), value};
+      }
+    });
+    flush();
+  }
+
+ private:
+  static constexpr index_t word_bytes = sizeof(std::uint32_t);
+  region sent() const { return memory(here_).scratch; }
+  host_memory here_;
+  void* there_ = nullptr;
 };
 
 }  // namespace detail

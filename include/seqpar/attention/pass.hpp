@@ -38,13 +38,29 @@ heads_view<T> part_of(const heads_view<T>& v, interval rows, interval heads) {
   return p;
 }
 
+/// run(exec), or run() on the host: a call of the plan's kernel.
+template <class Kernel, class Exec, class Run>
+status computed_by(const Exec& exec, Run&& run) {
+  static_assert(computes_on<Kernel, Exec>,
+                "[seqpar] this plan's kernel does not compute on this executor: it needs forward and backward "
+                "(call, mask, exec). Plan with cuda::attention of <seqpar/cuda.cuh> for streams, host_fast for "
+                "on_host{}, or a kernel of your own (docs/kernels.md)");
+  return said_by([&] {
+    if constexpr (std::same_as<Exec, on_host>)
+      return run();
+    else
+      return run(exec);
+  });
+}
+
 /// State of one run. Nothing here allocates.
 template <class Plan, class Exec>
 struct pass_base {
   using T = typename Plan::value_type;
   using Out = typename Plan::out_type;
   using Grad = typename Plan::grad_type;
-  static constexpr std::size_t keys_group = 0, gradients_group = 1, other_group = 2;
+  static constexpr std::size_t keys_group = 0, gradients_group = 1, other_group = 2, windows_group = 3,
+                               window_gradients_group = 4;
 
   pass_base(const Plan& p, const carvers& m, Exec e) : plan(p), memory(m), exec(e), work(space_of(e)) {}
 
@@ -60,6 +76,8 @@ struct pass_base {
   interval q_group{0, s.own.q_rows}, kv_group{0, s.own.kv_rows};
 
   const attention_options& options() const { return plan.options_; }
+  const bound_tables& tables() const { return plan.tables_; }
+  float scale() const { return plan.scale_; }
   bool grouped() const { return s.group_size > 1; }
   const auto& team() const { return plan.team_; }
 
@@ -106,29 +124,49 @@ struct pass_base {
     return launch(keys_group, {"keys", static_cast<index_t>(i) + 1}, [&](auto& g) {
       const index_t heads = s.kv_heads.size();
       row_array from_k = array_of(home.k), from_v = array_of(home.v);
-      if (options().schedule == schedule::pass_along && i > 0) {
-        const kv_arrays<T> before = in.round(n, i - 1);
-        const index_t rows = s.rounds.rounds[i - 1].rows();
-        from_k = array_of(before.k_view(n, rows, heads));
-        from_v = array_of(before.v_view(n, rows, heads));
-      }
-      const kv_arrays<T> to = in.round(n, i);
+      const auto come_from = [&](const kv_arrays<T>& there, index_t rows) {
+        from_k = array_of(there.k_view(n, rows, heads));
+        from_v = array_of(there.v_view(n, rows, heads));
+      };
+      if (options().schedule == schedule::pass_along && i > 0)
+        come_from(in.round(s, i - 1), s.rounds.rounds[i - 1].rows());
+      if (r.window > 0) come_from(in.window(s, r.window), window_at(r.window).rows());
+      const kv_arrays<T> to = in.round(s, i);
       post_copy(g, ring, r.kv, from_k, array_of(to.k_view(n, r.rows(), heads)));
       post_copy(g, ring, r.kv, from_v, array_of(to.v_view(n, r.rows(), heads)));
     });
   }
 
+  const window_step& window_at(int o) const { return s.rounds.windows[static_cast<std::size_t>(o) - 1]; }
+  /// Launches the messages that bring what my window wants in step `o`, if there is such a step.
+  status launch_window(const exchanged_arrays<T>& in, const home_keys& home, int o) const {
+    if (o > static_cast<int>(s.rounds.windows.size()) || window_at(o).idle()) return {};
+    const window_step& step = window_at(o);
+    const kv_arrays<T> to = in.window(s, o);
+    return launch(windows_group, {"window keys", o}, [&](auto& g) {
+      post_copy(g, ring, step.kv, array_of(home.k), array_of(to.k_view(n, step.rows(), s.kv_heads.size())));
+      post_copy(g, ring, step.kv, array_of(home.v), array_of(to.v_view(n, step.rows(), s.kv_heads.size())));
+    });
+  }
+
   /// Runs compute(i) for round 0 (i = −1: what is here) and every round that has keys, the next one's already under
-  /// way.
+  /// way, and so are those of the next window.
   template <class Compute>
   status run_rounds(const exchanged_arrays<T>& in, const home_keys& home, bool keys_are_here, Compute&& compute) const {
     const auto& rounds = s.rounds.rounds;
     const auto start = [&](std::size_t i) {
       return i >= rounds.size() || keys_are_here || rounds[i].idle() ? status{} : launch_keys(in, home, i);
     };
+    const auto next_window = [&](int o) { return keys_are_here ? status{} : launch_window(in, home, o); };
+    if (status st = next_window(1); !st.ok()) return st;
     if (status st = start(0); !st.ok()) return st;
     if (status st = compute(std::ptrdiff_t{-1}); !st.ok()) return st;
     for (std::size_t i = 0; i < rounds.size(); ++i) {
+      if (const int o = rounds[i].window; rounds[i].here && !keys_are_here) {
+        if (!window_at(o).idle())
+          if (status st = wait(windows_group); !st.ok()) return st;
+        if (status st = next_window(o + 1); !st.ok()) return st;
+      }
       if (!keys_are_here && !rounds[i].idle())
         if (status st = wait(keys_group); !st.ok()) return st;
       if (status st = start(i + 1); !st.ok()) return st;
@@ -148,7 +186,7 @@ struct pass_base {
     if (i < 0)
       return {{{{home.k, home.v, keys[0], {}, {}}, {home.joint_k, home.joint_v, keys[1], {}, {}}}},
               n.joint_kv > 0 ? 2u : 1u};
-    const kv_arrays<T> r = in.round(n, static_cast<std::size_t>(i));
+    const kv_arrays<T> r = in.round(s, static_cast<std::size_t>(i));
     const index_t rows = s.rounds.rounds[static_cast<std::size_t>(i)].rows();
     return {{{{r.k_view(n, rows, s.kv_heads.size()),
                r.v_view(n, rows, s.kv_heads.size()),
@@ -180,22 +218,7 @@ struct pass_base {
   }
   template <class Run>
   status said_by(Run&& run) const {
-    static_assert(computes_on<typename Plan::kernel_type, Exec>,
-                  "[seqpar] this plan's kernel does not compute on this executor: it needs forward and backward "
-                  "(call, mask, exec). Plan with cuda::attention of <seqpar/cuda.cuh> for streams, host_fast for "
-                  "on_host{}, or a kernel of your own (docs/kernels.md)");
-    const auto here = [&] {
-      if constexpr (std::same_as<Exec, on_host>)
-        return run();
-      else
-        return run(exec);
-    };
-    if constexpr (std::same_as<decltype(here()), status>) {
-      return here();
-    } else {
-      here();
-      return {};
-    }
+    return computed_by<typename Plan::kernel_type>(exec, run);
   }
   /// Calls f(mask) with the form of the mask that this plan's kernels use.
   template <class F>

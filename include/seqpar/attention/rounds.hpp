@@ -111,24 +111,42 @@ inline holding packed_rows(const std::vector<run>& runs, interval columns) {
 }
 
 /// One round as one ring member sees it. `keys` are the positions of the rows that arrive, in their order.
-/// direct:     keys come from their owner; their gradients go straight back to it (kv, in the sense `add`).
+/// direct:     keys come from their owner, or owners one after another; their gradients go straight back (kv, in the
+///             sense `add`).
 /// pass_along: keys come from the neighbour that had them in the round before; gradients collected so far for the same
 ///             source come with `sums` (positions in `summed`), and `own_sums` says where this round's join them.
+/// double_ring: direct from a member of my window, which owns the keys or, in step `window`, has them for its window.
 struct ring_round {
-  int source = 0;  ///< ring index of the owner of these keys
-  std::vector<run> keys;
-  route kv;
-  std::vector<run> summed;
-  route sums, own_sums;
+  int source = 0;  ///< ring index of the (first) owner of these keys
+  std::vector<run> keys = {};
+  route kv = {};
+  std::vector<run> summed = {};
+  route sums = {}, own_sums = {};
+  route once = {};    ///< of visiting queries: for what a row has once, whatever its heads
+  int window = 0;     ///< the step of double_ring, 0: keys of my own window
+  bool here = false;  ///< the keys are the rows that I have for my window
+  index_t slot = 0;   ///< how many rounds before this one need room of their own
+  index_t rows() const { return count_of(keys); }
+  bool idle() const { return kv.incoming().empty() && kv.outgoing().empty(); }
+};
+
+/// double_ring, step o: rows of the member at my place o windows before mine that someone in my window wants.
+struct window_step {
+  std::vector<run> keys = {};
+  route kv = {};
   index_t rows() const { return count_of(keys); }
   bool idle() const { return kv.incoming().empty() && kv.outgoing().empty(); }
 };
 
 /// All rounds of ring member `me`; peers in the routes are ring indices.
 struct ring_plan {
-  std::vector<ring_round> rounds;  ///< rounds 1 … R−1
+  std::vector<ring_round> rounds;                                       ///< rounds 1 … R−1
+  std::vector<window_step> windows;                                     ///< double_ring: steps 1, 2, …
+  std::size_t slots() const { return rounds.size() - windows.size(); }  ///< rounds that need room of their own
   route home_sums, own_home_sums;  ///< pass_along: the last neighbour brings the gradients of my own keys, packed
-  index_t most_rows = 0, most_sent = 0, most_summed = 0;  ///< over all members and rounds: sizes equal on all ranks
+  /// Over all members and rounds: sizes equal on all ranks.
+  index_t most_rows = 0, most_sent = 0, most_summed = 0, most_window_rows = 0;
+  index_t all_rows = 0;  ///< direct: received by all members in all rounds
 };
 
 /// `blocks[r]` are the key positions of ring member r in the order they lie there; needs[r] what its queries may see;
@@ -138,22 +156,40 @@ class ring_planner {
   ring_planner(const std::vector<std::vector<run>>& blocks, std::vector<position_set>& needs, interval columns)
       : blocks_(blocks), needs_(needs), columns_(columns), size_(static_cast<int>(blocks.size())) {}
 
-  ring_plan direct(int me) {
+  /// Hops s = 1 … R−1, from r−s to r, `hops` of them to a round.
+  ring_plan direct(int me, int hops) {
     ring_plan plan;
-    for (int r = 0; r < size_; ++r)
-      for (int s = 1; s < size_; ++s) {
-        const index_t n = r == me ? 0 : count_of(wanted(r, wrap(r - s)));
-        plan.most_rows = std::max(plan.most_rows, n);
+    std::vector<index_t> wanted_rows(blocks_.size()), sent_rows(blocks_.size());
+    for (int first = 1; first < size_; first += hops) {
+      const int end = std::min(first + hops, size_);
+      const auto keys_of = [&](int who) {
+        std::vector<run> keys;
+        for (int s = first; s < end; ++s)
+          for (const run& r : wanted(who, wrap(who - s))) keys.push_back(r);
+        return keys;
+      };
+      std::fill(sent_rows.begin(), sent_rows.end(), 0);
+      for (int r = 0; r < size_; ++r) {
+        index_t& rows = wanted_rows[at(r)] = 0;
+        for (int s = first; s < end; ++s) {
+          const index_t n = count_of(wanted(r, wrap(r - s)));
+          rows += n;
+          plan.all_rows += n;
+          sent_rows[at(wrap(r - s))] += n;
+        }
+        plan.most_rows = std::max(plan.most_rows, rows);
       }
-    for (int s = 1; s < size_; ++s) {
-      const int from = wrap(me - s), to = wrap(me + s);
-      ring_round r{.source = from, .keys = wanted(me, from), .kv = {}, .summed = {}, .sums = {}, .own_sums = {}};
-      r.kv = route::step(from, packed(blocks_[at(from)]), packed(r.keys), to, packed(blocks_[at(me)]),
-                         packed(wanted(to, me)));
-      plan.most_rows = std::max(plan.most_rows, r.rows());
+      plan.most_sent = std::max(plan.most_sent, *std::max_element(sent_rows.begin(), sent_rows.end()));
+      const auto takes_part = [&](int distance) { return wrap(distance) >= first && wrap(distance) < end; };
+      const holding nothing{{}, columns_};
+      ring_round r{.source = wrap(me - first), .keys = keys_of(me)};
+      r.kv = route::between(
+          me, size_, [&](int m) { return m == me || takes_part(me - m) ? packed(blocks_[at(m)]) : nothing; },
+          [&](int m) { return m == me              ? packed(r.keys)
+                              : takes_part(m - me) ? packed(keys_of(m))
+                                                   : nothing; });
       plan.rounds.push_back(std::move(r));
     }
-    plan.most_sent = plan.most_rows;
     return plan;
   }
 
@@ -167,12 +203,7 @@ class ring_planner {
     const int from = wrap(me - 1), to = wrap(me + 1);
     for (int s = 1; s < size_; ++s) {
       const int source = wrap(me - s), passed = wrap(to - s);  // what I get, what the next member gets of me
-      ring_round r{.source = source,
-                   .keys = downstream(source, me),
-                   .kv = {},
-                   .summed = upstream(source, me),
-                   .sums = {},
-                   .own_sums = {}};
+      ring_round r{.source = source, .keys = downstream(source, me), .summed = upstream(source, me)};
       r.kv = route::step(from, packed(s == 1 ? blocks_[at(source)] : downstream(source, from)), packed(r.keys), to,
                          packed(s == 1 ? blocks_[at(me)] : downstream(passed, me)), packed(downstream(passed, to)));
       if (s > 1)  // sums of the round before travel behind the keys
@@ -188,6 +219,43 @@ class ring_planner {
       plan.own_home_sums = route::between(
           0, 1, [&](int) { return packed(blocks_[at(me)]); }, [&](int) { return packed(mine); });
       plan.most_summed = std::max(plan.most_summed, count_of(mine));
+    }
+    return plan;
+  }
+
+  /// Windows of `width` members. Step o brings each window what someone in it wants of the window o before it, once, to
+  /// the member at the owner's place; round (o, t) takes it from there, or from its owner where o is 0.
+  ring_plan double_ring(int me, int width) {
+    ring_plan plan;
+    const int steps = size_ / width, own = me / width, place = me % width;
+    std::vector<position_set> wanted_by(static_cast<std::size_t>(steps));
+    for (int r = 0; r < size_; ++r) wanted_by[at(r / width)].add(needs_[at(r)]);
+    const auto in_window = [&](int window, int i) { return wrap(window * width) + (i % width + width) % width; };
+    const auto rows_for = [&](int window, int source) { return rows_in(blocks_[at(source)], wanted_by[at(window)]); };
+    for (int r = 0; r < size_; ++r)
+      for (int source = 0; source < size_; ++source) {
+        if (r % width != source % width) plan.most_rows = std::max(plan.most_rows, count_of(wanted(r, source)));
+        if (r % width == source % width && r != source)
+          plan.most_window_rows = std::max(plan.most_window_rows, count_of(rows_for(r / width, source)));
+      }
+    plan.most_sent = plan.most_rows;
+    for (int o = 0; o < steps; ++o) {
+      if (o > 0) {
+        const int from = in_window(own - o, place), to = in_window(own + o, place);
+        window_step s{.keys = rows_for(own, from)};
+        s.kv = route::step(from, packed(blocks_[at(from)]), packed(s.keys), to, packed(blocks_[at(me)]),
+                           packed(rows_for(to / width, me)));
+        plan.rounds.push_back({.source = from, .keys = s.keys, .window = o, .here = true});
+        plan.windows.push_back(std::move(s));
+      }
+      for (int t = 1; t < width; ++t) {
+        const int from = in_window(own, place - t), to = in_window(own, place + t);
+        const int source = in_window(own - o, place - t), mine = in_window(own - o, place);
+        const auto held = [&](int s) { return packed(o == 0 ? blocks_[at(s)] : rows_for(own, s)); };
+        ring_round r{.source = source, .keys = wanted(me, source), .window = o};
+        r.kv = route::step(from, held(source), packed(r.keys), to, held(mine), packed(wanted(to, mine)));
+        plan.rounds.push_back(std::move(r));
+      }
     }
     return plan;
   }

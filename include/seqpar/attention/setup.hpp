@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include <seqpar/attention/rounds.hpp>
+#include <seqpar/attention/query_rounds.hpp>
 #include <seqpar/attention/shape.hpp>
 #include <seqpar/communicator/mesh.hpp>
 #include <seqpar/kernel/tables.hpp>
@@ -26,6 +26,8 @@ struct member_sizes {
   index_t joint_q = 0;                                     ///< joint query rows that its ring index attends for
   index_t joint_kv_returns = 0;                            ///< (row, kv head) gradients of its slice of the joint keys
   index_t round_rows = 0, sent_rows = 0, summed_rows = 0;  ///< of one round of the ring, the largest
+  index_t window_rows = 0;                                 ///< of one step of double_ring, the largest
+  index_t visiting_rows = 0;                               ///< queries of one round, the largest
 
   static member_sizes largest(const member_sizes& a, const member_sizes& b) {
     return {std::max(a.q_home, b.q_home),
@@ -39,14 +41,17 @@ struct member_sizes {
             std::max(a.joint_kv_returns, b.joint_kv_returns),
             std::max(a.round_rows, b.round_rows),
             std::max(a.sent_rows, b.sent_rows),
-            std::max(a.summed_rows, b.summed_rows)};
+            std::max(a.summed_rows, b.summed_rows),
+            std::max(a.window_rows, b.window_rows),
+            std::max(a.visiting_rows, b.visiting_rows)};
   }
 };
 
-/// Dealt queries and joint queries are two parts; each has its rows and, per key segment, its tables.
+/// Queries with their rows and, per key segment, their tables. Dealt ones are part 0, joint ones part 1; those that
+/// visit in round s are part 1 + s.
 struct query_part {
   query_rows rows;
-  std::vector<key_rows> keys;  ///< segments: 0 own block, 1 joint keys, 1 + s round s
+  std::vector<key_rows> keys;  ///< segments: 0 own block; of parts 0 and 1 also 1 joint keys, 1 + s round s
 };
 
 /// The attention problem of one member. Everything here follows from arguments that are the same on all ranks.
@@ -57,11 +62,23 @@ struct attention_setup {
   interval joint_q, joint_kv_slice;                        ///< joint rows it attends for; joint keys whose sums it owns
   member_sizes own, largest;
   route q_in, kv_in;  ///< layout → the group's rows, a range of heads; peers are all-to-all indices
-  route joint_out, joint_sums, joint_gather;  ///< joint results and key gradients; peers are members
-  ring_plan rounds;                           ///< peers are ring indices
-  std::array<query_part, 2> parts;
+  route joint_out, joint_sums, joint_gather;   ///< joint results and key gradients; peers are members
+  moving_sides moves{side::keys, side::keys};  ///< never `cheaper`
+  ring_plan rounds;                            ///< of keys, if some pass moves them; peers are ring indices
+  ring_plan visits;  ///< of queries, if some pass moves them: a round's `keys` are the visiting rows, which bring their
+                     ///< part of the query table along: here it would take room for all tokens
+  std::vector<query_part> parts;
   bool intervals = true;  ///< every row fits in two key intervals: no functor is asked
 
+  /// f(way, what moves there) for every route along the ring.
+  template <class F>
+  void for_each_ring_route(F&& f) const {
+    for (const ring_round& r : rounds.rounds)
+      for (const route* way : {&r.kv, &r.sums}) f(*way, side::keys);
+    for (const window_step& w : rounds.windows) f(w.kv, side::keys);
+    f(rounds.home_sums, side::keys);
+    for (const ring_round& r : visits.rounds) f(r.kv, side::queries);  // r.once has the same peers and blocks
+  }
   /// Heads of all-to-all index u, and the set of kv heads that they need.
   interval heads_of(int u) const { return share(shape.heads, group_size, u); }
   interval kv_heads_of(int u) const {
@@ -87,13 +104,14 @@ template <class Mesh, class QLayout, class KvLayout, class Mask>
 class setup_builder {
  public:
   setup_builder(const Mesh& team, const QLayout& q, const KvLayout& kv, const Mask& mask, const attention_shape& shape,
-                const attention_options& options, index_t query_tile, index_t key_tile, bool by_keys,
-                index_t most_rectangles)
+                const attention_options& options, index_t element_bytes, index_t query_tile, index_t key_tile,
+                bool by_keys, index_t most_rectangles)
       : team_(team),
         q_(q),
         kv_(kv),
         mask_(mask),
         options_(options),
+        element_bytes_(element_bytes),
         query_tile_(query_tile),
         key_tile_(key_tile),
         by_keys_(by_keys),
@@ -110,6 +128,7 @@ class setup_builder {
     s_.heads = s_.heads_of(s_.group);
     s_.kv_heads = s_.kv_heads_of(s_.group);
     s_.joint_q = joint_rows(s_.ring);
+    s_.intervals = may_have_intervals<Mask> && all_fit();
     s_.joint_kv_slice = share(s_.shape.joint_kv, team_.size(), team_.index());
     plan_groups();
     plan_rounds();
@@ -159,6 +178,7 @@ class setup_builder {
         [&](int u) { return gathered(s_.ring, s_.kv_heads_of(u), [&](int m, interval c) { return kv_home(m, c); }); });
   }
 
+  int hops_per_round() const { return options_.schedule == schedule::all_gather ? std::max(1, s_.ring_size - 1) : 1; }
   void plan_rounds() {
     for (int r = 0; r < s_.ring_size; ++r) {
       q_runs_.push_back(runs_of(gathered(r, {0, 1}, [&](int m, interval c) { return q_home(m, c); })));
@@ -169,7 +189,47 @@ class setup_builder {
       needs_.push_back(std::move(need));
     }
     ring_planner planner(kv_runs_, needs_, {0, s_.kv_heads.size()});
-    s_.rounds = options_.schedule == schedule::direct ? planner.direct(s_.ring) : planner.pass_along(s_.ring);
+    if (options_.schedule == schedule::pass_along)
+      s_.rounds = planner.pass_along(s_.ring);
+    else if (options_.schedule == schedule::double_ring)
+      s_.rounds = planner.double_ring(s_.ring, static_cast<int>(options_.window));
+    else
+      s_.rounds = planner.direct(s_.ring, hops_per_round());
+    index_t slots = 0;
+    for (ring_round& r : s_.rounds.rounds) r.slot = r.here ? 0 : slots++;
+    choose_sides();
+  }
+  /// The sides asked for, or those of fewer bytes, which every rank counts alike.
+  void choose_sides() {
+    const bool both = options_.passes == forward_backward;
+    const moving_sides& asked = options_.moves;
+    if (s_.ring_size == 1 || !queries_may_travel(options_, s_.shape)) return;
+    if (asked.forward == side::keys && (!both || asked.backward == side::keys)) return;
+    std::vector<position_set> seers = seer_search(mask_, kv_runs_, k_tokens_).among({0, q_.token_count()});
+    s_.visits = ring_planner(q_runs_, seers, {0, s_.heads.size()}).direct(s_.ring, 1);
+    for (ring_round& r : s_.visits.rounds) r.once = r.kv.of_one_column();
+    index_t kv_heads = 0, parts = 0;
+    for (int u = 0; u < s_.group_size; ++u) {
+      kv_heads += s_.kv_heads_of(u).size();
+      parts += s_.heads_of(u).empty() ? 0 : 1;
+    }
+    const index_t sight = parts * bytes_of_sight(s_.intervals);
+    const auto choose = [&](side wanted, index_t key_bytes, index_t query_bytes) {
+      if (wanted != side::cheaper) return wanted;
+      const auto bytes = [](index_t rows, index_t of_one) {  // may pass 2^63
+        return static_cast<double>(rows) * static_cast<double>(of_one);
+      };
+      const index_t batch = s_.shape.batch;
+      const bool fewer = bytes(s_.visits.all_rows, batch * s_.shape.heads * query_bytes + sight) <
+                         bytes(s_.rounds.all_rows, batch * kv_heads * key_bytes);
+      return fewer ? side::queries : side::keys;
+    };
+    const travel_bytes keys = bytes_of_key(s_.shape, element_bytes_),
+                       queries = bytes_of_query(s_.shape, element_bytes_);
+    s_.moves.forward = choose(asked.forward, keys.forward, queries.forward);
+    s_.moves.backward = both ? choose(asked.backward, keys.backward, queries.backward) : s_.moves.forward;
+    if (s_.moves.forward == side::queries && s_.moves.backward == side::queries) s_.rounds = {};
+    if (s_.moves.forward == side::keys && s_.moves.backward == side::keys) s_.visits = {};
   }
 
   void plan_sizes() {
@@ -191,6 +251,8 @@ class setup_builder {
       n.round_rows = s_.rounds.most_rows;
       n.sent_rows = s_.rounds.most_sent;
       n.summed_rows = s_.rounds.most_summed;
+      n.window_rows = s_.rounds.most_window_rows;
+      n.visiting_rows = s_.visits.most_rows;
       if (const index_t cap = options_.capacity.tokens_per_rank; cap > 0) {
         const index_t group = cap * s_.group_size;
         n.q_home = n.kv_home = cap;
@@ -198,9 +260,11 @@ class setup_builder {
         n.kv_returns = 0;
         for (int other = 0; other < s_.group_size; ++other)
           if (other != u) n.kv_returns += cap * s_.kv_heads_of(other).size();
-        n.round_rows = s_.ring_size > 1 ? group : 0;
-        n.sent_rows = options_.schedule == schedule::direct ? n.round_rows : 0;
-        n.summed_rows = options_.schedule == schedule::direct ? 0 : n.round_rows;
+        const bool along = options_.schedule == schedule::pass_along;
+        n.round_rows = s_.ring_size > 1 ? group * hops_per_round() : 0;
+        n.sent_rows = along ? 0 : n.round_rows;
+        n.summed_rows = along ? n.round_rows : 0;
+        n.window_rows = s_.rounds.windows.empty() ? 0 : group;
       }
       s_.largest = member_sizes::largest(s_.largest, n);
       if (m == team_.index()) s_.own = n;
@@ -238,27 +302,32 @@ class setup_builder {
   }
 
   void plan_tables() {
-    const std::vector<run>& dealt = q_runs_[static_cast<std::size_t>(s_.ring)];
-    const std::vector<run> joint{joint_run(s_.joint_q, q_.token_count())};
-    s_.intervals = may_have_intervals<Mask> && all_fit();
-    std::array<const std::vector<run>*, 2> runs{&dealt, &joint};
-    const std::vector<run> joint_keys{joint_run({0, s_.shape.joint_kv}, kv_.token_count())};
-    for (std::size_t p = 0; p < 2; ++p) {
-      query_part& part = s_.parts[p];
-      part.rows = s_.intervals
-                      ? lower_intervals(
-                            *runs[p], [&](index_t q) { return *try_key_intervals(mask_, q); }, k_tokens_, query_tile_)
-                      : lower_positions(*runs[p], query_tile_);
-      part.keys.clear();
-      const auto add = [&](std::span<const run> keys) {
-        part.keys.push_back(lower_keys(keys, part.rows, key_tile_));
-        if (by_keys_) transpose(part.keys.back());
-        if (most_rectangles_ > 0) part.keys.back().rectangles = rectangles(part.rows.table(), keys, most_rectangles_);
-      };
-      add(kv_runs_[static_cast<std::size_t>(s_.ring)]);
-      add(joint_keys);
-      for (const ring_round& round : s_.rounds.rounds) add(round.keys);
+    const std::vector<run>&dealt = q_runs_[static_cast<std::size_t>(s_.ring)],
+          &own = kv_runs_[static_cast<std::size_t>(s_.ring)];
+    const std::vector<run> joint{joint_run(s_.joint_q, q_.token_count())},
+        joint_keys{joint_run({0, s_.shape.joint_kv}, kv_.token_count())};
+    const auto add = [&](query_part& part, std::span<const run> keys, side moving) {
+      part.keys.push_back(lower_keys(keys, part.rows, key_tile_));
+      if (by_keys_ && s_.moves.backward == moving) transpose(part.keys.back());
+      if (most_rectangles_ > 0) part.keys.back().rectangles = rectangles(part.rows.table(), keys, most_rectangles_);
+    };
+    for (const std::vector<run>* queries : {&dealt, &joint}) {
+      query_part& part = s_.parts.emplace_back(part_of(*queries));
+      add(part, own, s_.moves.backward);
+      add(part, joint_keys, s_.moves.backward);
+      for (const ring_round& round : s_.rounds.rounds) add(part, round.keys, side::keys);
     }
+    for (const ring_round& visit : s_.visits.rounds) {
+      query_part& part = s_.parts.emplace_back(part_of(visit.keys));
+      add(part, own, side::queries);
+      part.rows = {.tiles = std::move(part.rows.tiles), .lo0 = {}, .hi0 = {}, .lo1 = {}, .hi1 = {}, .position = {}};
+    }
+  }
+  query_part part_of(std::span<const run> queries) const {
+    if (!s_.intervals) return {lower_positions(queries, query_tile_), {}};
+    return {lower_intervals(
+                queries, [&](index_t q) { return *try_key_intervals(mask_, q); }, k_tokens_, query_tile_),
+            {}};
   }
   /// Over all queries of all members, so that every rank chooses the same form.
   bool all_fit() const {
@@ -273,7 +342,7 @@ class setup_builder {
   const KvLayout& kv_;
   const Mask& mask_;
   const attention_options& options_;
-  index_t query_tile_, key_tile_, k_tokens_ = 0;
+  index_t element_bytes_, query_tile_, key_tile_, k_tokens_ = 0;
   bool by_keys_;
   index_t most_rectangles_;
   std::vector<std::vector<run>> q_runs_, kv_runs_;

@@ -35,8 +35,22 @@ struct attention_shape {
 
 /// How the sequence stage moves keys and values between the members of a ring.
 enum class schedule : std::uint8_t {
-  direct,  ///< round s: from the owner r−s straight to me, only the rows that my queries may see, each once
-  pass_along  ///< round s: from my neighbour r−1, which had them in round s−1: for links where only neighbours are near
+  direct,      ///< round s: from the owner r−s straight to me, only the rows that my queries may see, each once
+  pass_along,  ///< round s: from my neighbour r−1, which had them in s−1: for links where only neighbours are near
+  all_gather,  ///< direct in one round: few messages and one kernel call, room for the keys of all
+  double_ring  ///< what someone in a window of members wants enters it once and is handed round inside: for nodes
+};
+
+/// Which rows travel along the ring to meet the others.
+enum class side : std::uint8_t {
+  keys,     ///< keys and values come to the queries; backward, their gradients go back
+  queries,  ///< queries visit the keys; their partial results, or gradients, go back and are merged at home
+  cheaper   ///< whichever is fewer bytes over all ranks; keys where both are as many or queries cannot travel
+};
+
+/// Of each pass. Queries travel under schedule::direct, without joint queries, capacity and reuse::saved.
+struct moving_sides {
+  side forward = side::cheaper, backward = side::cheaper;
 };
 
 /// What backward does for the exchanged q, k, v.
@@ -58,6 +72,8 @@ struct attention_options {
   seqpar::passes passes = forward_only;
   std::optional<float> scale = {};  ///< unset: 1/√head_dim; 0 and negative are values
   seqpar::schedule schedule = seqpar::schedule::direct;
+  index_t window = 0;  ///< double_ring: so many neighbours on the ring are a window (those of a node); divides its size
+  moving_sides moves = {};
   seqpar::reuse reuse = seqpar::reuse::resend;
   write gradients = write::assign;
   seqpar::joint_gradient joint_gradient = seqpar::joint_gradient::complete;
@@ -79,6 +95,18 @@ inline failure check_shape(const char* where, const attention_shape& n) {
     if (joint < 0 || joint > std::numeric_limits<std::int32_t>::max())
       return invalid(where, "joint tokens must be 0 to 2^31 - 1" + got(joint));
   return {};
+}
+
+inline bool queries_may_travel(const attention_options& o, const attention_shape& n) {
+  return o.schedule == schedule::direct && o.reuse == reuse::resend && o.capacity.tokens_per_rank == 0 &&
+         n.joint_q == 0;
+}
+inline failure check_moves(const char* where, const attention_options& o, const attention_shape& n) {
+  const bool asked = o.moves.forward == side::queries || o.moves.backward == side::queries;
+  if (!asked || queries_may_travel(o, n)) return {};
+  return invalid(where,
+                 "queries travel with schedule::direct and reuse::resend only, without joint queries and capacity; "
+                 "leave options.moves to side::cheaper, or give side::keys");
 }
 
 /// Item i of n cut into `parts`: the first n mod parts get one more.

@@ -19,6 +19,17 @@ struct mesh_shape {
   extent ring;
   extent all_to_all;
   axis inside = axis::all_to_all;
+
+  constexpr int size() const { return static_cast<int>(ring * all_to_all); }
+  constexpr int ring_of(int member) const {
+    return static_cast<int>(inside == axis::all_to_all ? member / all_to_all : member % ring);
+  }
+  constexpr int all_to_all_of(int member) const {
+    return static_cast<int>(inside == axis::all_to_all ? member % all_to_all : member / ring);
+  }
+  constexpr int member_at(int r, int u) const {
+    return static_cast<int>(inside == axis::all_to_all ? r * all_to_all + u : u * ring + r);
+  }
 };
 
 /// Members 0 … R·U−1, each a rank of the transport; layouts, shards and reports speak of members, messages of ranks.
@@ -66,15 +77,9 @@ class mesh {
   int index() const { return index_; }  ///< which member this rank is
   int ring_size() const { return static_cast<int>(shape_.ring); }
   int all_to_all_size() const { return static_cast<int>(shape_.all_to_all); }
-  int ring_of(int member) const {
-    return shape_.inside == axis::all_to_all ? member / all_to_all_size() : member % ring_size();
-  }
-  int all_to_all_of(int member) const {
-    return shape_.inside == axis::all_to_all ? member % all_to_all_size() : member / ring_size();
-  }
-  int member_at(int ring, int all_to_all) const {
-    return shape_.inside == axis::all_to_all ? ring * all_to_all_size() + all_to_all : all_to_all * ring_size() + ring;
-  }
+  int ring_of(int member) const { return shape_.ring_of(member); }
+  int all_to_all_of(int member) const { return shape_.all_to_all_of(member); }
+  int member_at(int ring, int all_to_all) const { return shape_.member_at(ring, all_to_all); }
   const mesh_shape& shape() const { return shape_; }
   int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
   const std::vector<int>& ranks() const { return ranks_; }

@@ -14,46 +14,30 @@ inline namespace v0_1 {
 namespace cuda {
 namespace backward {
 
-/// How a block of one pass is laid out. It holds two operands of `rows` rows (K and V, or Q and dO), 16 rows a warp,
-/// and walks over two others (Q and dO, or K and V) `step` rows at a time, in two stages.
-template <class Class, bool ByKeys>
-struct shape {
-  static constexpr int qk = Class::qk, v = Class::v, both = qk + v;
-  static constexpr bool wide = both > 256;
-  static constexpr int rows = ByKeys || wide ? 64 : 128;
-  static constexpr bool long_steps = both <= 64 || (rows == 128 && (qk == 32 || v == 32));
-  static constexpr int step = long_steps ? 64 : 32;
-  static constexpr int threads = 2 * rows;
-  /// As registers allow: at most 168, or 255 of them, for a block of 128 threads; 128, or 255, for one of 256.
-  static constexpr int blocks_that_fit() {
-    if (wide) return 1;
-    if (ByKeys) return both <= 128 ? 3 : 2;
-    return both <= 64 || (qk <= 96 && both <= 192 && !long_steps) ? 2 : 1;
-  }
-  static constexpr int blocks = blocks_that_fit();
-  static constexpr int held_bytes = rows * (qk + v) * 2, stage_bytes = step * (qk + v) * 2;
-};
-
-template <class T, class Class, class Mask, bool ByKeys>
+/// One pass: the block holds two operands (K and V, or Q and dO) and walks over two others (Q and dO, or K and V), in
+/// two stages.
+template <class T, class Class, class Mask, bool ByKeys, int Architecture>
 struct pass {
-  using form = shape<Class, ByKeys>;
-  using side = std::conditional_t<ByKeys, keys_side<T, Mask, form::rows, form::step>,
-                                  queries_side<T, Mask, form::rows, form::step>>;
+  static constexpr choice made = choice_of(Architecture, Class::qk, Class::v);
+  static constexpr backward_choice form = ByKeys ? made.by_keys : made.by_queries;
+  using side =
+      std::conditional_t<ByKeys, keys_side<T, Mask, form.rows, form.step>, queries_side<T, Mask, form.rows, form.step>>;
   using params = arguments<T, Mask>;
 
  private:
   // Shared memory: what is held | two stages of what is walked over | numbers of query rows walked over | sights of
   // both | columns seen.
-  static constexpr int qk = form::qk, v = form::v, step = form::step, rows = form::rows;
+  static constexpr int qk = Class::qk, v = Class::v, step = form.step, rows = form.rows;
+  static constexpr int held_bytes = rows * (qk + v) * 2, stage_bytes = step * (qk + v) * 2;
   using held_sight = typename side::held;
   using walked_sight = typename side::walked;
-  static constexpr int numbers_at = form::held_bytes + 2 * form::stage_bytes,
+  static constexpr int numbers_at = held_bytes + 2 * stage_bytes,
                        held_at = numbers_at + (ByKeys ? 2 * step * static_cast<int>(sizeof(row_numbers)) : 0),
                        walked_at = held_at + rows * static_cast<int>(sizeof(held_sight)),
                        seen_at = walked_at + 2 * step * static_cast<int>(sizeof(walked_sight));
 
  public:
-  static constexpr int threads = form::threads, blocks_per_sm = form::blocks;
+  static constexpr int threads = 2 * rows, blocks_per_sm = form.blocks;
   static constexpr int shared_bytes = seen_at + threads / 32 * 16;
 
   template <class Hw>
@@ -63,7 +47,7 @@ struct pass {
       if (!at.more()) continue;
       if constexpr (!ByKeys) {
         sums_of<true, false>(hw, p, at);
-      } else if constexpr (form::wide) {  // as many sums as fit in registers
+      } else if constexpr (form.walks == 2) {  // as many sums as fit in registers
         sums_of<false, true>(hw, p, at);
         sums_of<true, false>(hw, p, at);
       } else {
@@ -76,10 +60,11 @@ struct pass {
   /// fp16 holds 2^−24 … 2^16: p ≤ 1 is held as 2^15·p, and dS as fit() says.
   static constexpr bool is_short = std::is_same_v<T, float16>;
   static constexpr int p_lift = is_short ? 15 : 0;
+  static constexpr float most_p = 32768;
 
   template <class Hw>
   SEQPAR_DEVICE static auto stage_place(Hw& hw, int stage) {
-    return hw.template shared<T>(form::held_bytes + stage * form::stage_bytes);
+    return hw.template shared<T>(held_bytes + stage * stage_bytes);
   }
   /// The numbers of the query rows of a thread's scores: of its two rows, or of the columns.
   struct own_numbers {
@@ -172,7 +157,8 @@ struct pass {
     const float scale = p.scale * log2e;
     for (int j = 0; j < step / 8; ++j)
       for (int i = 0; i < 4; ++i) {
-        const float x = hw.exp2(s[j][i] * scale - own.of(hw, stage, j, i).lse);
+        float x = hw.exp2(s[j][i] * scale - own.of(hw, stage, j, i).lse);
+        if (is_short && x > most_p) x = most_p;  // rounding of huge scores, or it would be infinite in T
         s[j][i] = seen >> (4 * j + i) & 1u ? x : 0.0f;
       }
     if constexpr (Second) multiply_columns<T, step, v>(hw, sums2, s, walked2);
@@ -273,12 +259,12 @@ struct pass {
 /// roundoff<T>·Σ|p·dout|, roundoff<T>·Σ|ds·q|. float16: p is held as 2^15·p, dS in a unit that fits the largest so far,
 /// so neither overflows, and what is lost below is 2^−40 of 1, 2^−39 of the largest dS. Rows and keys whose p is 0
 /// throughout a block may hold anything. Deterministic.
-template <class T, class Class, class Mask>
-using attend_backward_keys = backward::pass<T, Class, Mask, true>;
+template <class T, class Class, class Mask, int Architecture = 80>
+using attend_backward_keys = backward::pass<T, Class, Mask, true, Architecture>;
 
 /// dq += scale·ds·k, likewise. A block per (query tile or half of one, head, batch item).
-template <class T, class Class, class Mask>
-using attend_backward_queries = backward::pass<T, Class, Mask, false>;
+template <class T, class Class, class Mask, int Architecture = 80>
+using attend_backward_queries = backward::pass<T, Class, Mask, false, Architecture>;
 
 }  // namespace cuda
 }  // namespace v0_1

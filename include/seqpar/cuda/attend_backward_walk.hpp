@@ -125,7 +125,7 @@ class keys_side {
   SEQPAR_HD const T* held2() const { return seg().v.at(batch_, held_row_, kv_); }
   SEQPAR_HD index_t held_stride1() const { return seg().k.token; }
   SEQPAR_HD index_t held_stride2() const { return seg().v.token; }
-  SEQPAR_HD held held_of(int i) const {
+  SEQPAR_DEVICE held held_of(int i) const {
     return seer::key_of(keys().position_of(keys().tiles[tile_], i < held_rows_ ? i : 0), p_.mask);
   }
   SEQPAR_HD float* sums1(int row) const { return seg().dk.at(batch_, held_row_ + row, kv_); }
@@ -138,12 +138,14 @@ class keys_side {
   SEQPAR_HD const T* walked2() const { return p_.dout.at(batch_, row_, head_); }
   SEQPAR_HD index_t walked_stride1() const { return p_.q.token; }
   SEQPAR_HD index_t walked_stride2() const { return p_.dout.token; }
-  SEQPAR_HD walked walked_of(int i) const { return seer::row_of(p_.queries, row_ + (i < left_ ? i : 0), p_.mask); }
+  SEQPAR_DEVICE walked walked_of(int i) const { return seer::row_of(p_.queries, row_ + (i < left_ ? i : 0), p_.mask); }
   /// Of walked rows.
   SEQPAR_HD row_numbers numbers_of(int i, float lift) const {
     return row_numbers::of(p_, batch_, head_, row_ + i, i < left_, lift);
   }
-  SEQPAR_HD static bool see(const held& key, const walked& row, const Mask& mask) { return seer::see(row, key, mask); }
+  SEQPAR_DEVICE static bool see(const held& key, const walked& row, const Mask& mask) {
+    return seer::see(row, key, mask);
+  }
 
  private:
   SEQPAR_HD const segment<T>& seg() const { return p_.segments[segment_]; }
@@ -217,7 +219,7 @@ class queries_side {
   SEQPAR_HD const T* held2() const { return p_.dout.at(batch_, held_.row, head_); }
   SEQPAR_HD index_t held_stride1() const { return p_.q.token; }
   SEQPAR_HD index_t held_stride2() const { return p_.dout.token; }
-  SEQPAR_HD held held_of(int i) const {
+  SEQPAR_DEVICE held held_of(int i) const {
     return seer::row_of(p_.queries, held_.row + (i < held_.rows ? i : 0), p_.mask);
   }
   SEQPAR_HD float* sums1(int row) const { return p_.dq.at(batch_, held_.row + row, head_); }
@@ -228,14 +230,16 @@ class queries_side {
   SEQPAR_HD const T* walked2() const { return seg().v.at(batch_, keys_.row + at_, kv()); }
   SEQPAR_HD index_t walked_stride1() const { return seg().k.token; }
   SEQPAR_HD index_t walked_stride2() const { return seg().v.token; }
-  SEQPAR_HD walked walked_of(int i) const {
+  SEQPAR_DEVICE walked walked_of(int i) const {
     return seer::key_of(seg().keys.position_of(keys_, at_ + i < keys_.rows ? at_ + i : 0), p_.mask);
   }
   /// Of held rows.
   SEQPAR_HD row_numbers numbers_of(int i, float lift) const {
     return row_numbers::of(p_, batch_, head_, held_.row + i, i < held_.rows, lift);
   }
-  SEQPAR_HD static bool see(const held& row, const walked& key, const Mask& mask) { return seer::see(row, key, mask); }
+  SEQPAR_DEVICE static bool see(const held& row, const walked& key, const Mask& mask) {
+    return seer::see(row, key, mask);
+  }
 
  private:
   SEQPAR_HD const segment<T>& seg() const { return walk_.segment(); }

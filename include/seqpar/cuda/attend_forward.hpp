@@ -9,23 +9,6 @@ namespace seqpar {
 inline namespace v0_1 {
 namespace cuda {
 
-/// How a block is built for a pair of width classes.
-///   atoms   16-row pieces to a warp: two let a fragment of keys or values serve 32 rows, if the registers hold it
-///   warps   so that a block has up to query_rows_of_tile rows
-///   blocks  that share a multiprocessor
-struct forward_choice {
-  int atoms, warps, blocks;
-  constexpr int rows() const { return atoms * warps * 16; }
-};
-constexpr forward_choice forward_choice_of(int architecture, int qk, int v) {
-  const bool small = shared_memory_of(architecture).block < 128 * 1024;
-  if (v > 128) return small ? forward_choice{1, 4, 1} : forward_choice{1, 8, 1};
-  if (architecture >= 100 && (qk > 96 || v > 96)) return {1, 8, 1};  // two atoms do not fit in its registers
-  if (qk > 128) return small ? forward_choice{1, 4, 1} : forward_choice{2, 4, architecture >= 90 ? 2 : 1};
-  if (qk > 64 || v > 64) return small ? forward_choice{2, 4, 1} : forward_choice{2, 4, 2};
-  return {2, 4, qk > 32 || v > 32 ? 2 : 3};
-}
-
 /// out = softmax(scale·q·kᵀ | mask)·v and its state, as forward_call has it, for float16 and bfloat16 by m16n8k16
 /// products with fp32 sums (FlashAttention-2, Dao 2023). Per query tile, over the key tiles that it visits:
 ///   m' = max(m, max s)    p = exp(scale·(s − m'))    sum, acc ← (sum, acc)·exp(scale·(m − m')) + (Σp, round(p)·v)
@@ -39,7 +22,7 @@ struct attend_forward {
   using params = forward_params<T, Out, Mask>;
 
  private:
-  static constexpr forward_choice choice = forward_choice_of(Architecture, Class::qk, Class::v);
+  static constexpr forward_choice choice = choice_of(Architecture, Class::qk, Class::v).forward;
   static constexpr int qk = Class::qk, v = Class::v, atoms = choice.atoms, warps = choice.warps;
   static constexpr int tile_keys = key_rows_of_tile, rows = choice.rows();
   using sees = sight<Mask>;
@@ -65,14 +48,14 @@ struct attend_forward {
 
  public:
   static constexpr int threads = warps * 32, blocks_per_sm = choice.blocks, shared_bytes = bytes_with(slots);
-  static constexpr int rows_per_block = rows;
+  static constexpr int rows_per_block = rows, packed_rows = rows;
 
   template <class Hw>
   SEQPAR_DEVICE static void run(Hw& hw, const params& p) {
     const index_t work = p.work(rows);
     for (index_t w = hw.block(); w < work; w += hw.blocks()) {
       const query_part part = query_part::of(p, w, rows);
-      if (part.rows <= 0) continue;
+      if (part.tokens <= 0) continue;
       attend(hw, p, part);
       hw.sync();
     }
@@ -158,11 +141,14 @@ struct attend_forward {
   template <class Hw>
   SEQPAR_DEVICE static void attend(Hw& hw, const params& p, const query_part& part) {
     const auto q = hw.template shared<T>(0);
-    copy_rows<rows, qk, threads>(hw, q, p.q.at(part.batch, part.row, part.head), p.q.token, part.rows, p.qk_dim);
+    if (part.heads == 1)
+      copy_rows<rows, qk, threads>(hw, q, p.q.at(part.batch, part.first, part.head), p.q.token, part.tokens, p.qk_dim);
+    else
+      copy_heads(hw, q, p, part);
     load_first(hw, p, part);
     if (hw.thread() < rows)
       hw.template shared<row_sight>(sights_at)[hw.thread()] =
-          sees::row_of(p.queries, part.row + (hw.thread() < part.rows ? hw.thread() : 0), p.mask);
+          sees::row_of(p.queries, part.token_of(hw.thread()), p.mask);
 
     registers r;
     start(hw, p, part, scale_of(p), r);
@@ -197,6 +183,17 @@ struct attend_forward {
     finish(hw, p, query_part::saved(hw.template shared<std::int32_t>(part_at)), scale_of(p), r);
   }
 
+  /// As copy_rows, from rows of several heads.
+  template <class Hw, class Place>
+  SEQPAR_DEVICE static void copy_heads(Hw& hw, Place q, const params& p, const query_part& part) {
+    for (int i = hw.thread(); i < rows * (qk / 8); i += threads) {
+      const int row = i / (qk / 8), chunk = i - row * (qk / 8);
+      const T* from = p.q.at(part.batch, part.token_of(row), part.head_of(row)) + chunk * 8;
+      hw.copy_async(q + swizzled<qk>::at(row, chunk), reinterpret_cast<const quad*>(from),
+                    row < part.rows() && chunk * 8 < p.qk_dim);
+    }
+  }
+
   /// What fp32 makes of |scale|: for 0, so little that all weights are the same.
   SEQPAR_DEVICE static float scale_of(const params& p) { return ::fmaxf(::fabsf(p.scale), least_scale); }
 
@@ -220,8 +217,8 @@ struct attend_forward {
     each<atoms>([&](int a) {
       each<2>([&](int h) {
         const int row = row_of(hw, a, h);
-        if (row >= part.rows) return;
-        const index_t place = part.place(p) + row;
+        if (row >= part.rows()) return;
+        const index_t place = part.place(p, row);
         r.max[a][h] = p.max[place] / scale;
         if ((hw.lane() & 3) == 0) r.sum[a][h] = p.sum[place];
         const float* acc = p.acc + place * p.v_dim + (hw.lane() & 3) * 2;
@@ -376,21 +373,22 @@ struct attend_forward {
         sum += hw.shuffle_xor(sum, 2);
         const float max = r.max[a][h] * scale;
         const int row = row_of(hw, a, h);
-        const bool there = row < part.rows;
-        const index_t place = part.place(p) + row;
+        const bool there = row < part.rows();
+        const index_t place = part.place(p, row);
+        const std::int32_t token = part.token_of(row), head = part.head_of(row);
         if (there && (hw.lane() & 3) == 0) {
           if (carry) {
             p.max[place] = max;
             p.sum[place] = sum;
           } else {
-            p.lse.at(part.batch, part.head, part.row + row) = max + ::logf(sum);  // nothing seen: −∞ + −∞
+            p.lse.at(part.batch, head, token) = max + ::logf(sum);  // nothing seen: −∞ + −∞
           }
         }
         if (carry) {
           store_row<v>(hw, r.acc[a], h, 1, there, p.acc + place * p.v_dim, p.v_dim);
         } else {
           const float weight = sum == 0 ? 0 : 1 / sum;
-          store_row<v>(hw, r.acc[a], h, weight, there, p.out.at(part.batch, part.row + row, part.head), p.v_dim);
+          store_row<v>(hw, r.acc[a], h, weight, there, p.out.at(part.batch, token, head), p.v_dim);
         }
       });
     });

@@ -27,7 +27,7 @@ struct attend_forward_plain {
                        key_sights_at = row_sights_at + rows * static_cast<int>(sizeof(row_sight));
 
  public:
-  static constexpr int threads = 128, blocks_per_sm = 2, rows_per_block = rows;
+  static constexpr int threads = 128, blocks_per_sm = 2, rows_per_block = rows, packed_rows = 1;
   static constexpr int shared_bytes = key_sights_at + tile_keys * static_cast<int>(sizeof(key_sight));
 
   template <class Hw>
@@ -35,7 +35,7 @@ struct attend_forward_plain {
     const index_t work = p.work(rows);
     for (index_t w = hw.block(); w < work; w += hw.blocks()) {
       const query_part part = query_part::of(p, w, rows);
-      if (part.rows <= 0) continue;
+      if (part.tokens <= 0) continue;
       attend(hw, p, part);
       hw.sync();
     }
@@ -55,7 +55,7 @@ struct attend_forward_plain {
   SEQPAR_DEVICE static void attend(Hw& hw, const params& p, const query_part& part) {
     if (hw.thread() < rows)
       hw.template shared<row_sight>(row_sights_at)[hw.thread()] =
-          sees::row_of(p.queries, part.row + (hw.thread() < part.rows ? hw.thread() : 0), p.mask);
+          sees::row_of(p.queries, part.first + (hw.thread() < part.tokens ? hw.thread() : 0), p.mask);
     registers r;
     start(hw, p, part, r);
     for (segment_walk<T> walk(p.segments, p.segment_count, part.tile); walk.more(); walk.next(part.tile)) {
@@ -89,7 +89,7 @@ struct attend_forward_plain {
     const auto q = hw.template shared<float>(0), k = hw.template shared<float>(keys_at);
     each<4>([&](int i) { each<4>([&](int j) { x[i][j] = 0; }); });
     for (int first = 0; first < p.qk_dim; first += piece) {
-      bring<rows, pitch>(hw, q, p.q.at(part.batch, part.row, part.head), p.q.token, part.rows, first, p.qk_dim);
+      bring<rows, pitch>(hw, q, p.q.at(part.batch, part.first, part.head), p.q.token, part.tokens, first, p.qk_dim);
       bring<tile_keys, pitch>(hw, k, s.k.at(part.batch, tile.row, part.kv), s.k.token, tile.rows, first, p.qk_dim);
       hw.sync();
       const int columns = p.qk_dim - first < piece ? p.qk_dim - first : piece;
@@ -179,8 +179,8 @@ struct attend_forward_plain {
       r.max[i] = -infinite;
       r.sum[i] = 0;
       const int row = row_of(hw) + i;
-      if (p.in == state_in::none || row >= part.rows) return;
-      const index_t place = part.place(p) + row;
+      if (p.in == state_in::none || row >= part.tokens) return;
+      const index_t place = part.place(p, row);
       r.max[i] = p.max[place];
       if (hw.thread() % 16 == 0) r.sum[i] = p.sum[place];
       for_each_column(hw, p, i, r, [&](int column, float& acc) { acc = p.acc[place * p.v_dim + column]; });
@@ -194,8 +194,8 @@ struct attend_forward_plain {
       float sum = r.sum[i];
       each<4>([&](int bit) { sum += hw.shuffle_xor(sum, 1 << bit); });
       const int row = row_of(hw) + i;
-      if (row >= part.rows) return;
-      const index_t place = part.place(p) + row;
+      if (row >= part.tokens) return;
+      const index_t place = part.place(p, row);
       if (p.out_kind == state_out::carry) {
         if (hw.thread() % 16 == 0) {
           p.max[place] = r.max[i];
@@ -204,8 +204,8 @@ struct attend_forward_plain {
         for_each_column(hw, p, i, r, [&](int column, float& acc) { p.acc[place * p.v_dim + column] = acc; });
       } else {
         const float weight = sum == 0 ? 0 : 1 / sum;
-        Out* out = p.out.at(part.batch, part.row + row, part.head);
-        if (hw.thread() % 16 == 0) p.lse.at(part.batch, part.head, part.row + row) = r.max[i] + ::logf(sum);
+        Out* out = p.out.at(part.batch, part.first + row, part.head);
+        if (hw.thread() % 16 == 0) p.lse.at(part.batch, part.head, part.first + row) = r.max[i] + ::logf(sum);
         for_each_column(hw, p, i, r,
                         [&](int column, float& acc) { out[column] = hw.template narrow<Out>(acc * weight); });
       }

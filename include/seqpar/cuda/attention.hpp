@@ -41,30 +41,46 @@ struct attention_for {
   };
   static index_t workspace_bytes(index_t, index_t) { return 0; }
 
+  /// The bodies that forward and backward choose from.
+  template <class T, class Out, class Mask>
+  static constexpr auto forward_bodies() {
+    using plain = attend_forward_plain<T, Out, Mask>;
+    if constexpr (sizeof(T) == 2)
+      return bodies<plain, attend_forward<T, Out, Classes, Mask, Architecture>...>{};
+    else
+      return bodies<plain>{};
+  }
+  template <class T, class Mask>
+  static constexpr auto backward_bodies() {
+    using plain = bodies<attend_backward_plain_keys<T, Mask>, attend_backward_plain_queries<T, Mask>>;
+    if constexpr (sizeof(T) == 2)
+      return plain{} + bodies<attend_backward_keys<T, Classes, Mask, Architecture>...,
+                              attend_backward_queries<T, Classes, Mask, Architecture>...>{};
+    else
+      return plain{};
+  }
+
   /// Puts the bodies of these calls on the device before they are captured.
   template <class T, class Out, class Mask, class Launcher>
   static status load(const launched_by<Launcher>&, passes which) {
-    if constexpr (requires { Launcher::template load<attend_forward_plain<T, Out, Mask>>(); }) {
-      cudaError_t e = Launcher::template load<attend_forward_plain<T, Out, Mask>>();
-      if constexpr (sizeof(T) == 2)
-        if (e == cudaSuccess) e = Launcher::template load<attend_forward<T, Out, Classes, Mask, Architecture>...>();
-      if (which == passes::both) {
-        if (e == cudaSuccess)
-          e = Launcher::template load<attend_backward_plain_keys<T, Mask>, attend_backward_plain_queries<T, Mask>>();
-        if constexpr (sizeof(T) == 2)
-          if (e == cudaSuccess)
-            e = Launcher::template load<attend_backward_keys<T, Classes, Mask>...,
-                                        attend_backward_queries<T, Classes, Mask>...>();
-      }
-      return status_of(e, "cuda: the attention kernels are not built for this device");
-    }
-    return {};
+    cudaError_t e = detail::load_all<Launcher>(forward_bodies<T, Out, Mask>());
+    if (e == cudaSuccess && which == passes::both) e = detail::load_all<Launcher>(backward_bodies<T, Mask>());
+    return status_of(e, "cuda: the attention kernels are not built for this device");
+  }
+
+  /// Do calls with these rows of q and v, and all others of theirs (k, out, gradients), run on tensor cores?
+  template <class Q, class V, class... Others>
+  static bool on_tensor_cores(const rows_view<Q>& q, const rows_view<V>& v, const Others&... others) {
+    return sizeof(Q) == 2 && ((q.dim() <= Classes::qk && v.dim() <= Classes::v) || ...) && fits(q, q.dim()) &&
+           fits(v, v.dim()) && (fits(others, others.dim()) && ...);
   }
 
   template <class T, class Out, class Mask, class Launcher>
   status forward(forward_call<T, Out> call, const Mask& mask, const launched_by<Launcher>& exec) const {
     const auto all = call.segments;
     const state_out last = call.out_kind;
+    if (all.size() > most_segments && call.q.elements() > 0 && call.state.acc == nullptr)
+      return {errc::invalid_argument, "cuda: more than 8 segments carry a state between them; give the call one"};
     cudaError_t e = cudaSuccess;
     for (std::size_t first = 0; first == 0 || (e == cudaSuccess && first < all.size()); first += most_segments) {
       call.segments = all.subspan(first, std::min<std::size_t>(most_segments, all.size() - first));
@@ -106,7 +122,8 @@ struct attention_for {
   }
 
   template <class Body, class Launcher>
-  static cudaError_t give_forward(const typename Body::params& p, const launched_by<Launcher>& exec) {
+  static cudaError_t give_forward(typename Body::params p, const launched_by<Launcher>& exec) {
+    p.pack_heads(Body::packed_rows);
     return exec.template launch<Body>(p.work(Body::rows_per_block), p);
   }
   template <class ByKeys, class ByQueries, class Launcher>
@@ -128,7 +145,8 @@ struct attention_for {
   static bool try_backward(const backward::arguments<T, Mask>& p, const launched_by<Launcher>& exec, cudaError_t& e) {
     if constexpr (sizeof(T) == 2)
       if (p.qk_dim <= Class::qk && p.v_dim <= Class::v) {
-        e = give_backward<attend_backward_keys<T, Class, Mask>, attend_backward_queries<T, Class, Mask>>(p, exec);
+        e = give_backward<attend_backward_keys<T, Class, Mask, Architecture>,
+                          attend_backward_queries<T, Class, Mask, Architecture>>(p, exec);
         return true;
       }
     return false;

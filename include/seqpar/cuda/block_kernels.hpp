@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a run asks of device memory, as kernel bodies: copy, fill, store, row_dots. Bound by memory: accesses of 16
-// bytes where pointers, strides and widths allow, several under way in each thread.
+// What a run asks of device memory, as kernel bodies: copy, fill, store, row_dots, put. Bound by memory: accesses of
+// 16 bytes where pointers, strides and widths allow, several under way in each thread.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <type_traits>
 
 #include <seqpar/cuda/arguments.hpp>
@@ -255,6 +257,28 @@ struct row_dots_body {
       for (int mask = p.lanes() / 2; mask > 0; mask /= 2) sum += hw.shuffle_xor(sum, mask);
       if (row < p.count && lane == 0) p.to.at(b, h, t) = p.minus.pointer ? sum - p.minus.at(b, h, t) : sum;
     }
+  }
+};
+
+/// Words of the host's, carried by the kernel's arguments: each goes to its place.
+struct put_body {
+  static constexpr int threads = 256, blocks_per_sm = 4, shared_bytes = 0;
+  static constexpr std::size_t most = 500;
+  struct params {
+    std::uint32_t* to;
+    index_t count;
+    placed_word words[most]{};
+    /// At most `most` words.
+    params(void* t, std::span<const placed_word> w)
+        : to(static_cast<std::uint32_t*>(t)), count(static_cast<index_t>(w.size())) {
+      std::copy(w.begin(), w.end(), words);
+    }
+    SEQPAR_HD index_t work() const { return (count + threads - 1) / threads; }
+  };
+  template <class Hw>
+  SEQPAR_DEVICE static void run(Hw& hw, const params& p) {
+    for (index_t w = hw.block(), n = p.work(); w < n; w += hw.blocks())
+      if (const index_t k = w * threads + hw.thread(); k < p.count) p.to[p.words[k].at] = p.words[k].value;
   }
 };
 

@@ -33,10 +33,12 @@ struct sdpa_call {
 
 /// Third-party attention as a block_kernel. `Sdpa` is a copyable type with
 ///
-///   ready(call, exec)        can it compute this? May build and keep what running needs; may throw
-///   run(call, exec) status   after ready said yes; allocates nothing, on exec.compute
-///   workspace_bytes          static: what it may be given in call.workspace
+///   prepare(call, exec)            not const: builds and keeps what running this call needs, if it can compute it
+///   ready(call, exec) const        has it been prepared for this call, and can compute it? Builds nothing
+///   run(call, exec) const status   after ready said yes; on exec.compute
+///   workspace_bytes                static: what it may be given in call.workspace
 ///
+/// It is prepared for the calls that its plan shows it (block_kernel's prepare), whose tensors have no pointers.
 /// Forward: 16-bit calls whose tables come with rectangles (key_table::rectangles), if Sdpa takes all of them; all else
 /// and the backward pass is Fallback's. Numbers: partial results are T, not fp32: an error of half a unit of T each,
 /// which Fallback does not have. Where one rectangle is the whole call, the result is Sdpa's own.
@@ -60,12 +62,24 @@ class by_rectangles {
   by_rectangles() = default;
   explicit by_rectangles(Sdpa sdpa, Fallback fallback = {}) : sdpa_(std::move(sdpa)), fallback_(std::move(fallback)) {}
 
+  /// What a run must not build: Fallback's bodies, and Sdpa's plans.
+  template <class T, class Out, class Mask, class Exec>
+  static status load(const Exec& exec, passes which) requires requires {
+    Fallback::template load<T, Out, Mask>(exec, which);
+  }
+  { return Fallback::template load<T, Out, Mask>(exec, which); }
+  template <class T, class Out, class Mask, class Exec>
+  status prepare(const forward_call<T, Out>& call, const Mask& mask, const Exec& exec) {
+    if constexpr (std::is_same_v<Mask, by_intervals>) prepare_by(call, rectangles_of_tables(call), exec);
+    if constexpr (seqpar::detail::prepares_for<Fallback, forward_call<T, Out>, Exec>)
+      return seqpar::detail::said_by([&] { return fallback_.prepare(call, mask, exec); });
+    return {};
+  }
+
   template <class T, class Out, class Mask, class Exec>
   status forward(const forward_call<T, Out>& call, const Mask& mask, const Exec& exec) const {
-    if constexpr (std::is_same_v<Mask, by_intervals> && requires { call.segments[0].table.rectangles; }) {
-      const auto listed = [&](std::size_t i) { return call.segments[i].table.rectangles; };
-      if (const std::optional<status> said = forward_by(call, listed, exec)) return *said;
-    }
+    if constexpr (std::is_same_v<Mask, by_intervals>)
+      if (const std::optional<status> said = forward_by(call, rectangles_of_tables(call), exec)) return *said;
     return fallback_.forward(call, mask, exec);
   }
   template <class T, class Mask, class Exec>
@@ -74,27 +88,22 @@ class by_rectangles {
   }
 
   /// The call by the rectangles of each segment: rectangles_of(i) is a pointer to a list of them, null where they do
-  /// not fit. nullopt, and nothing is done, if it is Fallback's.
+  /// not fit. prepare_by comes before forward_by; that gives nullopt, and does nothing, if the call is Fallback's.
+  template <class T, class Out, class ListOf, class Exec>
+  void prepare_by(const forward_call<T, Out>& call, ListOf&& rectangles_of, const Exec& exec) {
+    if constexpr (!std::is_same_v<T, float>)
+      if (const std::optional<arrays<T>> at = arranged(call, rectangles_of))
+        each(call, rectangles_of, *at, [&](const rectangle&, const sdpa_call<T>& part) { sdpa_.prepare(part, exec); });
+  }
   template <class T, class Out, class ListOf, class Exec>
   std::optional<status> forward_by(const forward_call<T, Out>& call, ListOf&& rectangles_of, const Exec& exec) const {
     if constexpr (std::is_same_v<T, float>) {
       return std::nullopt;
     } else {
-      const index_t batch = call.q.batch(), heads = call.q.heads(), rows = call.q.tokens(), dim = width_of(call);
-      if (!heads_are_even(call)) return std::nullopt;
-      carver walk(region{call.workspace, 0});
-      arrays<T> at = arrays<T>::take(walk, batch * heads * rows, dim);
-      if (call.in == state_in::carry || call.out_kind == state_out::carry) at.state = call.state;
-
-      index_t count = 0, longest = 0;
-      const bool listed = each(call, rectangles_of, at, [&](const rectangle& r, const sdpa_call<T>&) {
-        ++count;
-        longest = std::max<index_t>(longest, r.q_rows);
-      });
-      if (!listed) return std::nullopt;
-      if constexpr (std::is_same_v<T, Out>)
-        at.direct = count == 1 && longest == rows && call.in == state_in::none && call.out_kind == state_out::final &&
-                    is_dense(call.lse);
+      const std::optional<arrays<T>> found = arranged(call, rectangles_of);
+      if (!found) return std::nullopt;
+      const arrays<T>& at = *found;
+      const index_t batch = call.q.batch(), heads = call.q.heads(), rows = call.q.tokens();
       // All of them, or none: what may be refused comes before the first launch.
       bool taken = true;
       each(call, rectangles_of, at,
@@ -108,25 +117,22 @@ class by_rectangles {
         return said;
       }
       using body = merge_rows<T, Out>;
-      typename body::params p{at.state, batch, heads, rows, static_cast<int>(dim), merging::start, 0, rows};
-      const auto launch = [&](merging what) {
-        p.what = what;
+      const state_rows state = at.state.of(batch, heads, rows, width_of(call));
+      const auto launch = [&](const typename body::params& p) {
         if (said.ok()) said = status_of(exec.template launch<body>(p.work(), p), "cuda: merging rows failed");
       };
-      if (call.in == state_in::none) launch(merging::start);
+      if (call.in == state_in::none) launch(body::params::of(state, merging::start));
       each(call, rectangles_of, at, [&](const rectangle& r, const sdpa_call<T>& part) {
         if (said.ok()) said = sdpa_.run(part, exec);
-        p.first = r.q;
-        p.count = r.q_rows;
+        auto p = body::params::of(state.line(r.q, 1, r.q_rows), merging::merge);
         p.part = cuda::rows<const T>::of(part.out);
-        p.part_lse = {part.lse, heads * r.q_rows, r.q_rows, 1};
-        launch(merging::merge);
+        p.part_max = {part.lse, heads * r.q_rows, r.q_rows, 1};
+        launch(p);
       });
-      p.first = 0;
-      p.count = rows;
+      auto p = body::params::of(state, merging::finish);
       p.out = cuda::rows<Out>::of(call.out);
       p.lse = numbers<float>::of(call.lse);
-      if (call.out_kind == state_out::final) launch(merging::finish);
+      if (call.out_kind == state_out::final) launch(p);
       return said;
     }
   }
@@ -149,6 +155,28 @@ class by_rectangles {
     }
   };
 
+  template <class T, class Out>
+  static auto rectangles_of_tables(const forward_call<T, Out>& call) {
+    return [&call](std::size_t i) { return call.segments[i].table.rectangles; };
+  }
+  /// Where the call's parts go; nullopt if they are not for a third party.
+  template <class T, class Out, class ListOf>
+  static std::optional<arrays<T>> arranged(const forward_call<T, Out>& call, ListOf& rectangles_of) {
+    if (!heads_are_even(call)) return std::nullopt;
+    carver walk(region{call.workspace, 0});
+    arrays<T> at = arrays<T>::take(walk, call.q.batch() * call.q.heads() * call.q.tokens(), width_of(call));
+    if (call.in == state_in::carry || call.out_kind == state_out::carry) at.state = call.state;
+    index_t count = 0, longest = 0;
+    const bool listed = each(call, rectangles_of, at, [&](const rectangle& r, const sdpa_call<T>&) {
+      ++count;
+      longest = std::max<index_t>(longest, r.q_rows);
+    });
+    if (!listed) return std::nullopt;
+    if constexpr (std::is_same_v<T, Out>)
+      at.direct = count == 1 && longest == call.q.tokens() && call.in == state_in::none &&
+                  call.out_kind == state_out::final && is_dense(call.lse);
+    return at;
+  }
   template <class T>
   static bool is_dense(const heads_view<T>& v) {
     return v.stride == dense_heads<T>(nullptr, v.shape).stride && reinterpret_cast<std::uintptr_t>(v.pointer) % 16 == 0;
@@ -169,7 +197,7 @@ class by_rectangles {
   }
   template <class T>
   static rows_view<const T> part_of(rows_view<const T> v, std::int32_t first, std::int32_t count) {
-    v.pointer += first * v.stride[1];
+    if (v.pointer) v.pointer += first * v.stride[1];
     v.shape[1] = count;
     return v;
   }

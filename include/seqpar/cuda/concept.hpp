@@ -84,6 +84,14 @@ concept kernel_body =
   { B::shared_bytes } -> std::convertible_to<int>;
 };
 
+/// A list of them.
+template <class... Bodies>
+struct bodies {};
+template <class... A, class... B>
+constexpr bodies<A..., B...> operator+(bodies<A...>, bodies<B...>) {
+  return {};
+}
+
 }  // namespace cuda
 }  // namespace v0_1
 }  // namespace seqpar

@@ -16,25 +16,41 @@ namespace seqpar {
 inline namespace v0_1 {
 namespace cuda {
 
-/// cuDNN's SDPA, forward. Plans are built when a shape is first met and kept; a copy starts with none. What cuDNN
-/// refuses it is asked once.
-/// Host: cuDNN's variant packs are host objects of cuDNN's, made in every run. Device memory: none but the workspace
-/// given. Capture: run each shape once before.
+/// cuDNN's SDPA, forward. Its plans are built by prepare, one for each shape, and kept; a copy starts with none. What
+/// cuDNN refuses it is asked once.
+/// Host: a run looks its plan up; cuDNN's variant packs are host objects of cuDNN's, made in every run. Device memory:
+/// none but the workspace given. Capture: after prepare, the first run too.
+/// Determinism: cuDNN's; cudnn_on_gpu compares two runs bit by bit. Results are T, lse is fp32.
 class cudnn_sdpa {
  public:
   static constexpr index_t workspace_bytes = index_t{1} << 20;  ///< engines that need more are not taken
 
   cudnn_sdpa() = default;
   cudnn_sdpa(const cudnn_sdpa&) {}
-  cudnn_sdpa& operator=(const cudnn_sdpa&) { return *this; }
+  cudnn_sdpa(cudnn_sdpa&& other) noexcept { swap(other); }
+  cudnn_sdpa& operator=(cudnn_sdpa other) noexcept {
+    swap(other);
+    return *this;
+  }
   ~cudnn_sdpa() {
     plans_.clear();
     if (handle_) cudnnDestroy(handle_);
   }
 
   template <class T, class Exec>
+  void prepare(const sdpa_call<T>& call, const Exec&) {
+    const sdpa_shape shape = shape_of(call);
+    if (!aligned(call) || find(shape)) return;
+    if (!handle_)
+      if (const cudnnStatus_t s = cudnnCreate(&handle_); s != CUDNN_STATUS_SUCCESS) handle_ = nullptr;
+    sdpa_plan plan = handle_ ? build_sdpa({handle_}, shape, workspace_bytes) : sdpa_plan{{}, "cuDNN finds no device"};
+    if (!plan.plan.ok()) refused_ = plan.refused;
+    plans_.push_back({shape, std::move(plan)});
+  }
+  template <class T, class Exec>
   bool ready(const sdpa_call<T>& call, const Exec&) const {
-    return plan_of(call).plan.ok();
+    const sdpa_plan* found = aligned(call) ? find(shape_of(call)) : nullptr;
+    return found && found->plan.ok();
   }
   template <class T, class Exec>
   status run(const sdpa_call<T>& call, const Exec& exec) const {
@@ -64,11 +80,13 @@ class cudnn_sdpa {
     pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, call.workspace.pointer);
     pack.finalize();
     pack.note(cudnnSetStream(handle_, exec.compute));
-    if (pack.ok()) pack.note(cudnnBackendExecute(handle_, plan_of(call).plan.get(), pack.get()));
+    if (pack.ok()) pack.note(cudnnBackendExecute(handle_, find(shape_of(call))->plan.get(), pack.get()));
     return pack.ok()
                ? status{}
                : status{errc::transport_failed, "cuda: cuDNN's attention failed", -1, cudnnGetErrorString(pack.said())};
   }
+  /// Of how many shapes it has asked cuDNN.
+  std::size_t asked() const { return plans_.size(); }
   /// Why cuDNN refused the last shape that it refused.
   const std::string& refused() const { return refused_; }
 
@@ -92,28 +110,28 @@ class cudnn_sdpa {
             c.right};
   }
   template <class T>
-  const sdpa_plan& plan_of(const sdpa_call<T>& call) const {
-    const sdpa_shape shape = shape_of(call);
-    const bool aligned = rows<const T>::of(call.q).aligned() && rows<const T>::of(call.k).aligned() &&
-                         rows<const T>::of(call.v).aligned() && rows<T>::of(call.out).aligned();
-    if (!aligned) return misaligned_;
+  static bool aligned(const sdpa_call<T>& c) {
+    return rows<const T>::of(c.q).aligned() && rows<const T>::of(c.k).aligned() && rows<const T>::of(c.v).aligned() &&
+           rows<T>::of(c.out).aligned();
+  }
+  const sdpa_plan* find(const sdpa_shape& shape) const {
     for (const built& b : plans_)
-      if (b.shape == shape) return b.plan;
-    if (!handle_)
-      if (const cudnnStatus_t s = cudnnCreate(&handle_); s != CUDNN_STATUS_SUCCESS) handle_ = nullptr;
-    sdpa_plan plan = handle_ ? build_sdpa({handle_}, shape, workspace_bytes) : sdpa_plan{{}, "cuDNN finds no device"};
-    if (!plan.plan.ok()) refused_ = plan.refused;
-    return plans_.emplace_back(built{shape, std::move(plan)}).plan;
+      if (b.shape == shape) return &b.plan;
+    return nullptr;
+  }
+  void swap(cudnn_sdpa& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(plans_, other.plans_);
+    std::swap(refused_, other.refused_);
   }
 
   struct built {
     sdpa_shape shape;
     sdpa_plan plan;
   };
-  mutable cudnnHandle_t handle_ = nullptr;
-  mutable std::vector<built> plans_;
-  mutable std::string refused_;
-  sdpa_plan misaligned_;
+  cudnnHandle_t handle_ = nullptr;
+  std::vector<built> plans_;
+  std::string refused_;
 };
 
 /// Attention by cuDNN where the mask falls into few rectangles, else by Fallback (cuda::attention<…>).

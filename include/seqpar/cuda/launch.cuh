@@ -44,11 +44,7 @@ struct gpu {
     (note(allow_shared<Bodies>()), ...);
     return first;
   }
-  static int multiprocessors() {
-    int device = 0, count = 0;
-    if (cudaGetDevice(&device) == cudaSuccess) cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
-  }
+  static int multiprocessors() { return cuda::multiprocessors(); }
 
  private:
   /// More than 48 KiB must be asked for, on each device; a call of some ten nanoseconds.

@@ -4,6 +4,8 @@
 
 #include <thrust/iterator/counting_iterator.h>
 #include <cub/device/device_reduce.cuh>
+#include <initializer_list>
+#include <utility>
 
 #include <seqpar/cuda.cuh>
 #include <seqpar/cuda/loss_kernels.hpp>
@@ -60,6 +62,7 @@ class token_mean {
   status forward(std::span<const T> losses, Valid valid, mean* out, const seqpar::memory& given,
                  const on_device& exec) const {
     if (status s = check(losses.size(), given); !s.ok()) return sums_.fail(s);
+    if (status s = lie_there(exec, {{"losses", losses.data()}, {"out", out}}); !s.ok()) return sums_.fail(s);
     carver c(given.scratch);
     const places mine = walk(c);
     std::size_t bytes = static_cast<std::size_t>(temporary_bytes());
@@ -72,6 +75,7 @@ class token_mean {
   }
   /// `of` is what forward wrote.
   status adjoint(double d_mean, const mean* of, Valid valid, std::span<T> d_losses, const on_device& exec) const {
+    if (status s = lie_there(exec, {{"of", of}, {"d_losses", d_losses.data()}}); !s.ok()) return s;
     const typename mean_adjoint_body<T, Valid>::params p{of, d_losses.data(), static_cast<index_t>(d_losses.size()),
                                                          d_mean, valid};
     return status_of(exec.template launch<mean_adjoint_body<T, Valid>>(p.work(), p),
@@ -103,6 +107,12 @@ class token_mean {
     return sum(nullptr, bytes, most, Valid{}, nullptr, nullptr) == cudaSuccess ? static_cast<index_t>(bytes)
                                                                                : unbounded;
   }
+  static status lie_there(const on_device& exec, std::initializer_list<std::pair<const char*, const void*>> arrays) {
+    for (const auto& [name, array] : arrays)
+      if (const char* text = array ? space_of(exec).problem_of(array) : nullptr)
+        return {errc::invalid_argument, text, -1, name};
+    return {};
+  }
   status check(std::size_t tokens, const seqpar::memory& given) const {
     if (status s = check_memory(given, memory()); !s.ok()) return s;
     if (static_cast<index_t>(tokens) > most_)
@@ -114,9 +124,15 @@ class token_mean {
   index_t most_;
 };
 
+/// Fails (error): gradient::sum. Adjoints of ranks that went on with the mean for themselves need d_mean summed over
+/// ranks on the host first (plan_all_reduce), for it is a number there.
 template <element T, class Valid, transport Transport>
 token_mean<T, Valid, Transport> plan_token_mean(const mesh<Transport>& team, index_t most_tokens,
                                                 const sum_options& options = {.convention = gradient::replicated}) {
+  if (options.convention == gradient::sum)
+    raise(seqpar::detail::invalid("cuda::plan_token_mean",
+                                  "gradient::sum is not done on a device; sum d_mean over the ranks with "
+                                  "plan_all_reduce, and plan with gradient::replicated"));
   return {plan_all_reduce<double>(team, 2, options), most_tokens};
 }
 

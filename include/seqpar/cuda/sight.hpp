@@ -28,13 +28,15 @@ concept coordinate_mask = requires(const M& mask, index_t position) {
 ///
 ///   row, key                    trivially copyable, 4, 8 or 16 bytes
 ///   row_of(queries, row, mask)  key_of(position, mask)  see(row, key, mask)
+///
+/// For devices only: so that nvcc refuses a mask whose functions are the host's, rather than warn and leave them out.
 template <class Mask>
 struct sight {
   using row = std::int32_t;
   using key = std::int32_t;
-  SEQPAR_HD static row row_of(const query_list& q, std::int32_t i, const Mask&) { return q.position[i]; }
-  SEQPAR_HD static key key_of(std::int32_t position, const Mask&) { return position; }
-  SEQPAR_HD static bool see(row r, key k, const Mask& mask) { return mask.allows(index_t{r}, index_t{k}); }
+  SEQPAR_DEVICE static row row_of(const query_list& q, std::int32_t i, const Mask&) { return q.position[i]; }
+  SEQPAR_DEVICE static key key_of(std::int32_t position, const Mask&) { return position; }
+  SEQPAR_DEVICE static bool see(row r, key k, const Mask& mask) { return mask.allows(index_t{r}, index_t{k}); }
 };
 
 template <>
@@ -46,13 +48,13 @@ struct sight<by_intervals> {
     std::uint32_t size1;
   };
   using key = std::int32_t;
-  SEQPAR_HD static row row_of(const query_list& q, std::int32_t i, by_intervals) {
+  SEQPAR_DEVICE static row row_of(const query_list& q, std::int32_t i, by_intervals) {
     return {q.lo0[i], static_cast<std::uint32_t>(q.hi0[i] - q.lo0[i]), q.lo1[i],
             static_cast<std::uint32_t>(q.hi1[i] - q.lo1[i])};
   }
-  SEQPAR_HD static key key_of(std::int32_t position, by_intervals) { return position; }
+  SEQPAR_DEVICE static key key_of(std::int32_t position, by_intervals) { return position; }
   /// A key below an interval is far above it without its sign. Both are asked, so that nothing branches.
-  SEQPAR_HD static bool see(const row& r, key k, by_intervals) {
+  SEQPAR_DEVICE static bool see(const row& r, key k, by_intervals) {
     return static_cast<int>(static_cast<std::uint32_t>(k - r.lo0) < r.size0) |
            static_cast<int>(static_cast<std::uint32_t>(k - r.lo1) < r.size1);
   }
@@ -67,13 +69,13 @@ struct sight<Mask> {
     coordinate at;
   };
   using key = row;
-  SEQPAR_HD static row row_of(const query_list& q, std::int32_t i, const Mask& mask) {
+  SEQPAR_DEVICE static row row_of(const query_list& q, std::int32_t i, const Mask& mask) {
     return {mask.coordinate_of(index_t{q.position[i]})};
   }
-  SEQPAR_HD static key key_of(std::int32_t position, const Mask& mask) {
+  SEQPAR_DEVICE static key key_of(std::int32_t position, const Mask& mask) {
     return {mask.coordinate_of(index_t{position})};
   }
-  SEQPAR_HD static bool see(const row& r, const key& k, const Mask& mask) { return mask.allows_at(r.at, k.at); }
+  SEQPAR_DEVICE static bool see(const row& r, const key& k, const Mask& mask) { return mask.allows_at(r.at, k.at); }
 };
 
 }  // namespace cuda

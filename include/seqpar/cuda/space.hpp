@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include <seqpar/cuda/block_kernels.hpp>
+#include <seqpar/cuda/merge_rows.hpp>
 #include <seqpar/space/cuda.hpp>
 
 namespace seqpar {
@@ -25,6 +26,40 @@ concept launcher = requires(const typename fill_body<16>::params& p, cudaStream_
   { L::multiprocessors() } -> std::convertible_to<int>;
 };
 
+/// Of the current device.
+inline int multiprocessors() {
+  int device = 0, count = 0;
+  if (cudaGetDevice(&device) == cudaSuccess) cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  return count;
+}
+
+namespace detail {
+/// What exchanges ask of the space, but for sums.
+constexpr auto space_bodies() {
+  return bodies<copy_body<1>, copy_body<2>, copy_body<4>, copy_body<8>, copy_body<16>>{} +
+         bodies<fill_body<1>, fill_body<2>, fill_body<4>, fill_body<8>, fill_body<16>>{};
+}
+template <class To, class From>
+constexpr auto store_bodies() {
+  return bodies<store_body<To, From, wide<To, From>>, store_body<To, From, 1>>{};
+}
+/// What attention asks of it.
+template <class T, class Out, class Grad>
+constexpr auto space_bodies() {
+  return space_bodies() +
+         bodies<row_dots_body<T, Out, wide<T, Out>>, row_dots_body<T, Out, 1>, merge_rows<float, float>, put_body>{} +
+         store_bodies<float, float>() + store_bodies<Grad, float>() + store_bodies<Grad, Grad>();
+}
+
+template <class Launcher, class... Bodies>
+cudaError_t load_all(bodies<Bodies...>) {
+  if constexpr (requires { Launcher::template load<Bodies...>(); })
+    return Launcher::template load<Bodies...>();
+  else
+    return cudaSuccess;
+}
+}  // namespace detail
+
 /// Two streams whose kernels `Launcher` starts: on_device of <seqpar/cuda.cuh> on a GPU.
 template <class Launcher>
 struct launched_by : on_stream {
@@ -38,6 +73,18 @@ struct launched_by : on_stream {
     if (sm_margin > 0)
       most = std::max<index_t>(index_t{Launcher::multiprocessors()} - sm_margin, 1) * Body::blocks_per_sm;
     return Launcher::template launch<Body>(std::min(work, most), p, compute);
+  }
+  /// Puts what plans of these types ask of the space on the device, before it stands in a capture or beside a kernel
+  /// that waits for a peer. For prepare.
+  template <class... Elements>
+  status load() const {
+    const auto all = [] {
+      if constexpr (sizeof...(Elements) == 0)
+        return detail::space_bodies();
+      else
+        return detail::space_bodies<Elements...>();
+    };
+    return status_of(detail::load_all<Launcher>(all()), "cuda: the kernels are not built for this device");
   }
 
  private:
@@ -110,6 +157,17 @@ class kernel_space : public stream_space {
       give<row_dots_body<X, Y, n>>(x, y, minus, to);
     else
       give<row_dots_body<X, Y, 1>>(x, y, minus, to);
+  }
+  void put(void* to, std::span<const placed_word> words) const {
+    for (; !words.empty(); words = words.subspan(std::min(words.size(), put_body::most)))
+      give<put_body>(to, words.first(std::min(words.size(), put_body::most)));
+  }
+  void merge(const state_rows& to, const state_rows& from) const {
+    auto p = merge_rows<float, float>::params::of(to, merging::merge);
+    p.part = rows<const float>::of(from.acc);
+    p.part_max = numbers<const float>::of(from.max);
+    p.part_sum = numbers<const float>::of(from.sum);
+    note(exec_.template launch<merge_rows<float, float>>(p.work(), p));
   }
 
  private:

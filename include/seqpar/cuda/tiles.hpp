@@ -3,6 +3,7 @@
 #pragma once
 
 #include <seqpar/cuda/arguments.hpp>
+#include <seqpar/cuda/choices.hpp>
 #include <seqpar/cuda/concept.hpp>
 #include <seqpar/cuda/each.hpp>
 
@@ -19,24 +20,6 @@ struct head_class {
   static_assert(Qk % 32 == 0 && V % 32 == 0 && 0 < Qk && Qk <= 256 && 0 < V && V <= 256);
   static constexpr int qk = Qk, v = V;
 };
-
-/// What a multiprocessor offers a block. Architectures by their number: 80, 86, 89, 90, 100, …
-struct shared_memory {
-  int multiprocessor, block;
-};
-constexpr shared_memory shared_memory_of(int architecture) {
-  constexpr int kib = 1024;
-  if (architecture >= 120) return {100 * kib, 99 * kib};
-  if (architecture >= 90) return {228 * kib, 227 * kib};
-  if (architecture == 86 || architecture == 89) return {100 * kib, 99 * kib};
-  return {164 * kib, 163 * kib};
-}
-/// Dynamic shared memory when so many blocks share a multiprocessor; each costs 1 KiB more than it asks for.
-constexpr int shared_budget(int architecture, int blocks) {
-  const shared_memory m = shared_memory_of(architecture);
-  const int share = m.multiprocessor / blocks - 1024;
-  return (share < m.block ? share : m.block) / 16 * 16;
-}
 
 /// Rows of `Columns` elements without gaps, their 16-byte chunks permuted within the row so that the 8 rows × 16 bytes
 /// of an 8×8 matrix lie in 32 different banks: chunk c of row r stands where chunk c ^ mix(r) would.
@@ -68,10 +51,11 @@ class fragment {
 template <int Rows, int Columns, int Threads, class Hw, class Place, class T>
 SEQPAR_DEVICE void copy_rows(Hw& hw, Place to, const T* from, index_t stride, int rows, int columns) {
   constexpr int chunks = Columns / 8, across = chunks <= 4 ? 4 : chunks <= 8 ? 8 : chunks <= 16 ? 16 : 32;
-  constexpr int step = Threads / across;  // threads beyond the chunks of a row idle: cheaper than dividing by 12 or 24
+  // Threads beyond the chunks of a row, or beyond the rows, idle: cheaper than dividing by 12 or 24.
+  constexpr int step = Threads / across < Rows ? Threads / across : Rows;
   static_assert(sizeof(T) == 2 && Rows % step == 0);
   const int chunk = hw.thread() & (across - 1), first = hw.thread() / across;
-  if (chunk >= chunks) return;
+  if (chunk >= chunks || first >= step) return;
   const int there = chunk * 8 < columns ? rows - first : 0;
   const T* source = from + first * stride + chunk * 8;
   // The permutation repeats every 8 rows: few places, and constant distances from them.

@@ -57,7 +57,7 @@ constexpr bool moves_strided() {
 }
 
 /// Who holds a row's memory.
-enum class side { owner, wanter };
+enum class holder { owner, wanter };
 
 /// One line of a leg: `count` rows at even distances on both sides, in one item of the batch.
 struct line {

@@ -105,6 +105,8 @@ class exchange {
     add_peers(peers, team_, way_);
     if (status s = connect_peers(team_.transport(), peers, exec); !s.ok()) return error(fail(s));
     if (status s = first_all_gather(); !s.ok()) return error(fail(s));
+    if constexpr (requires { exec.load(); })
+      if (status s = exec.load(); !s.ok()) return error(fail(s));
     const index_t out = detail::block_count(way_.outgoing()) * options_.batch,
                   in = detail::block_count(way_.incoming()) * options_.batch;
     group_.reserve(std::max(out, in), std::max(out, in));
@@ -116,7 +118,7 @@ class exchange {
   template <class Exec>
   status forward(row_buffer in, row_buffer out, const seqpar::memory& given, Exec exec) const {
     const row_array owner = owned(in), wanter = wanted(out);
-    if (status s = ready(given, owner, wanter, detail::side::wanter, exec); !s.ok()) return fail(s);
+    if (status s = ready(given, owner, wanter, detail::holder::wanter, exec); !s.ok()) return fail(s);
     begin("exchange");
     if constexpr (gathering_group<group_type>)
       if (all_gather_) {  // a rank's own rows come with the others'
@@ -133,7 +135,7 @@ class exchange {
   template <class Exec>
   status inverse(row_buffer out, row_buffer in, const seqpar::memory& given, Exec exec) const {
     const row_array owner = owned(in), wanter = wanted(out);
-    if (status s = ready(given, owner, wanter, detail::side::owner, exec); !s.ok()) return fail(s);
+    if (status s = ready(given, owner, wanter, detail::holder::owner, exec); !s.ok()) return fail(s);
     if (!wanted_once_)
       return fail({errc::invalid_argument, "exchange: inverse needs every entry to be wanted once; use adjoint"});
     begin("inverse exchange");
@@ -147,7 +149,7 @@ class exchange {
   status adjoint(row_buffer d_out, row_buffer d_in, const seqpar::memory& given, Exec exec) const {
     using Sum = std::conditional_t<std::same_as<T, double>, double, float>;
     const row_array owner = owned(d_in), wanter = wanted(d_out);
-    if (status s = ready(given, owner, wanter, detail::side::owner, exec); !s.ok()) return fail(s);
+    if (status s = ready(given, owner, wanter, detail::holder::owner, exec); !s.ok()) return fail(s);
     if (options_.passes == forward_only)
       return fail({errc::not_prepared, "exchange: planned for the forward pass only; plan with forward_backward"});
     if (column_bytes() % static_cast<index_t>(sizeof(T)) != 0)
@@ -266,7 +268,7 @@ class exchange {
   row_array wanted(const row_buffer& b) const { return array(b, wanted_rows_, wanted_columns_); }
 
   template <class Exec>
-  status ready(const seqpar::memory& given, const row_array& owner, const row_array& wanter, detail::side written,
+  status ready(const seqpar::memory& given, const row_array& owner, const row_array& wanter, detail::holder written,
                const Exec& exec) const {
     if (!prepared_) return {errc::not_prepared, "exchange: call prepare first"};
     if (status s = check_memory(given, memory()); !s.ok()) return s;
@@ -276,7 +278,7 @@ class exchange {
     const bool one_buffer = options_.placement == placement::in_place && owner.pointer == wanter.pointer &&
                             owner.row_stride == wanter.row_stride && owner.batch_stride == wanter.batch_stride &&
                             owner.column_stride == wanter.column_stride;
-    const detail::placed_array& result = written == detail::side::owner ? o : w;
+    const detail::placed_array& result = written == detail::holder::owner ? o : w;
     if (!interleaved_ && !one_place_each(result))
       return {errc::overlapping_buffers, "exchange: the strides of a result let its rows overlap; give them room"};
     const index_t used = memory().scratch;

@@ -142,6 +142,20 @@ class holding_index {
     return n;
   }
 
+  /// The last row in `rows` that is held, or −1.
+  index_t last_in(interval rows) const {
+    index_t last = -1;
+    for (const group& g : groups_)
+      for (std::size_t i = first_after(g, rows.hi - 1, g.end); i > g.begin; --i) {
+        const entry& e = pieces_[i - 1];
+        if (e.rows.lo + (index_t{1} << g.width) <= (std::max)(rows.lo, last)) break;
+        const common_run o = intersect(e.piece.rows, {rows.lo, rows.size(), 1});
+        if (o.count > 0)
+          last = (std::max)({last, e.piece.rows.at(o.a_first), e.piece.rows.at(o.a_first + (o.count - 1) * o.a_step)});
+      }
+    return last;
+  }
+
   leg leg_to(const holding& want, int peer) const {
     const interval columns = intersection(columns_, want.columns);
     leg l{peer, columns, columns.lo - columns_.lo, columns.lo - want.columns.lo, {}};
@@ -198,6 +212,14 @@ class route {
   const std::vector<leg>& outgoing() const { return outgoing_; }  ///< I own, the peer wants; ascending peers
   const std::vector<leg>& incoming() const { return incoming_; }  ///< the peer owns, I want; ascending peers
   const leg& own() const { return own_; }                         ///< I own and want
+  /// The same rows for memory that has one column, whatever this route's are.
+  route of_one_column() const {
+    route r = *this;
+    for (auto* legs : {&r.outgoing_, &r.incoming_})
+      for (leg& l : *legs) l = {l.peer, {0, 1}, 0, 0, std::move(l.stretches)};
+    r.own_ = {own_.peer, {0, 1}, 0, 0, own_.stretches};
+    return r;
+  }
   index_t entries_sent() const { return sum(outgoing_); }
   index_t entries_received() const { return sum(incoming_); }
   /// Host bytes that the route itself holds.

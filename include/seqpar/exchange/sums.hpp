@@ -58,11 +58,11 @@ class all_reduce {
   template <class Exec>
   status forward(std::span<const T> in, std::span<T> out, const seqpar::memory& given, Exec exec) const {
     using Sum = sum_type<T>;
-    if (status s = check(in, out, given); !s.ok()) return fail(s);
+    const auto work = space_of(exec);
+    if (status s = check(in, out, given, work); !s.ok()) return fail(s);
     carver c(given.scratch);
     const contributions mine = walk(c);
     if (status s = gather_.forward(in.data(), mine.parts, given, exec); !s.ok()) return s;
-    const auto work = space_of(exec);
     const block result = bytes_of(out.data()), sums = std::same_as<Sum, T> ? result : bytes_of(mine.sums);
     work.zero(sums);
     for (int s = 0; s < team_.size(); ++s)
@@ -73,8 +73,8 @@ class all_reduce {
   template <class Exec>
   status adjoint(std::span<const T> d_out, std::span<T> d_in, const seqpar::memory& given, Exec exec) const {
     if (convention_ == gradient::sum) return forward(d_out, d_in, given, exec);
-    if (status s = check(d_out, d_in, given); !s.ok()) return fail(s);
     const auto work = space_of(exec);
+    if (status s = check(d_out, d_in, given, work); !s.ok()) return fail(s);
     if (d_in.data() != d_out.data()) work.copy(bytes_of(d_in.data()), bytes_of(d_out.data()));
     return work.outcome();
   }
@@ -85,7 +85,8 @@ class all_reduce {
   }
 
  private:
-  status check(std::span<const T> from, std::span<T> to, const seqpar::memory& given) const {
+  template <class Space>
+  status check(std::span<const T> from, std::span<T> to, const seqpar::memory& given, const Space& work) const {
     if (status s = check_memory(given, memory()); !s.ok()) return s;
     for (std::size_t n : {from.size(), to.size()})
       if (static_cast<index_t>(n) != elements_)
@@ -97,6 +98,9 @@ class all_reduce {
       return {errc::overlapping_buffers, "all_reduce: memory.scratch overlaps in or out; give separate memory"};
     if (in.pointer != out.pointer && overlap(in, out))
       return {errc::overlapping_buffers, "all_reduce: in and out overlap in part; give one span as both, or two apart"};
+    for (const auto& [name, b] : {std::pair{"in (d_out)", in}, {"out (d_in)", out}, {"memory.scratch", scratch}})
+      if (const char* text = b.bytes() > 0 ? detail::problem_of_memory(work, b.pointer) : nullptr)
+        return {errc::invalid_argument, text, -1, name};
     return {};
   }
   struct contributions {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include <seqpar/error.hpp>
 #include <seqpar/mask/concept.hpp>
 #include <seqpar/space/host.hpp>
 #include <seqpar/types.hpp>
@@ -79,13 +80,18 @@ struct head_map {
 /// Nothing seen: m = −∞, sum = 0, acc = 0. Dense: acc [batch][heads][rows][v dim], m and sum [batch][heads][rows].
 struct state_view {
   float *acc = nullptr, *max = nullptr, *sum = nullptr;
+  state_rows of(index_t batch, index_t heads, index_t rows, index_t dim) const {
+    return {{acc, {batch, rows, heads, dim}, {heads * rows * dim, dim, rows * dim, 1}},
+            dense_heads(max, {batch, heads, rows}),
+            dense_heads(sum, {batch, heads, rows})};
+  }
 };
 
 enum class state_in : std::uint8_t { none, carry };    ///< start afresh | go on from the state
 enum class state_out : std::uint8_t { carry, final };  ///< leave the state | write out and lse
 
 /// out = softmax(scale·q·kᵀ | mask)·v over the segments; lse = log Σ exp (natural). A query that sees nothing: out 0,
-/// lse −∞.
+/// lse −∞. No segments: a state that is carried in is finished as it is.
 template <class T, class Out>
 struct forward_call {
   rows_view<const T> q;  ///< [batch, rows, heads, qk dim]
@@ -95,8 +101,8 @@ struct forward_call {
   float scale = 1;
   state_in in = state_in::none;
   state_out out_kind = state_out::final;
-  state_view state{};         ///< needed unless in = none and out_kind = final
-  rows_view<Out> out{};       ///< [batch, rows, heads, v dim]
+  state_view state{};    ///< needed unless in = none, out_kind = final, and the kernel takes so many segments at once
+  rows_view<Out> out{};  ///< [batch, rows, heads, v dim]
   heads_view<float> lse{};    ///< [batch, heads, rows]
   void* workspace = nullptr;  ///< workspace_bytes, aligned to memory_alignment
 };
@@ -119,7 +125,7 @@ struct backward_call {
 /// The mask as the kernel sees it when its intervals are in the tables. Otherwise a functor allows(q, k) on positions.
 struct by_intervals {};
 
-/// A kernel computes one call on one processor; it knows nothing of ranks. A value without state.
+/// A kernel computes one call on one processor; it knows nothing of ranks. A value; each plan has a copy of its own.
 ///
 ///   query_tile_rows, key_tile_rows                static: the largest tiles it takes
 ///   workspace_bytes(qk_dim, v_dim)                static: scratch per call, a multiple of memory_alignment
@@ -131,6 +137,10 @@ struct by_intervals {};
 ///   walks_by_keys        true: its tables say by key tile, too, who visits
 ///   most_rectangles      its tables come with rectangles, too, where no more than so many say the same; and its
 ///                        workspace is workspace_bytes(batch, heads, q_rows, qk_dim, v_dim), static
+///   prepare(call, mask, exec)
+///                        not const: is shown, while a plan is prepared or updated, every forward call that its runs
+///                        will make, to build what a run must not. The caller's tensors come without pointers. May
+///                        return a status
 ///   takes_mask<Mask>     false where it cannot ask a mask of this type; plans then refuse masks that do not fit in two
 ///                        intervals
 template <class K>
@@ -156,6 +166,21 @@ concept computes_on = block_kernel<K> && requires(const K& kernel, const forward
 };
 
 namespace detail {
+template <class K, class Call, class Exec>
+concept prepares_for = requires(K& kernel, const Call& call, by_intervals mask, const Exec& exec) {
+  kernel.prepare(call, mask, exec);
+};
+/// What a kernel's call returns: a status, or nothing.
+template <class F>
+status said_by(F&& call) {
+  if constexpr (std::same_as<decltype(call()), status>) {
+    return call();
+  } else {
+    call();
+    return {};
+  }
+}
+
 template <class K>
 constexpr bool walks_by_keys() {
   if constexpr (requires { K::walks_by_keys; }) return K::walks_by_keys;

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include <seqpar/kernel/concept.hpp>
+#include <seqpar/kernel/host_softmax.hpp>
 #include <seqpar/kernel/host_tile.hpp>
 #include <seqpar/kernel/micro_gemm.hpp>
 #include <seqpar/memory.hpp>
@@ -13,9 +15,10 @@
 namespace seqpar {
 inline namespace v0_1 {
 
-/// Any dims ≥ 1; multiples of the lanes are the fast ones, and fp32 keys and values are then read where they lie.
-/// Tiles of scores are held transposed, [key][query]: the products are K·Qᵀ and Pᵀ-strided·V, and maximum, exponential
-/// and sum run down the keys. Determinism: sums run in the order of the tables, whatever the blocking.
+/// Any dims ≥ 1; multiples of the lanes are the fast ones, and fp32 keys and values that are dense are then read where
+/// they lie. Tiles of scores are held transposed, [key][query]: the products are K·Qᵀ and Pᵀ-strided·V, and maximum,
+/// exponential and sum run down the keys. A few query tiles at a time meet one key tile after the other, so that its
+/// rows stay in the second-level cache. Determinism: sums run in the order of the tables.
 template <int Bytes>
 struct basic_host_fast {
   static constexpr index_t query_tile_rows = host_tile<Bytes>::queries;
@@ -32,251 +35,225 @@ struct basic_host_fast {
   template <class T, class Out, class Mask>
   void forward(const forward_call<T, Out>& call, const Mask& mask) const {
     const index_t qk_dim = call.q.dim(), v_dim = call.segments.empty() ? call.out.dim() : call.segments[0].v.dim();
-    const index_t acc_row = tile::padded(v_dim);
+    const state_rows state = call.state.of(call.q.batch(), call.q.heads(), call.q.tokens(), v_dim);
+    typename tile::sum_rows acc[forward_group];
     carver walk(region{call.workspace, 0});
-    const forward_space at(walk, qk_dim, v_dim);
-    for (index_t b = 0; b < call.q.batch(); ++b)
-      for (index_t h = 0; h < call.q.heads(); ++h)
-        for (std::size_t t = 0; t < call.queries.tiles.size(); ++t) {
-          const query_tile queries = call.queries.tiles[t];
-          const index_t kv = call.heads.kv_of(h);
-          tile::transpose(call.q, b, queries, h, call.scale, at.q_columns);
-          begin_state(call, b, h, queries, v_dim, at);
-          masker<Bytes, Mask> masking(call.queries, queries, mask);
-          for (const kv_segment<T>& segment : call.segments)
-            for_each_tile(segment.table, t, [&](key_tile keys, cover kind) {
-              if (kind == cover::some) keys = masking.trimmed(segment.table, keys);
-              if (keys.rows == 0) return;
-              const auto k = tile::elements(segment.k, b, keys, kv, at.keys);
-              gemm::template multiply<into::set>(keys.rows, queries.rows, qk_dim, k.pointer, k.row, 1, at.q_columns,
-                                                 query_tile_rows, at.scores, query_tile_rows);
-              if (kind == cover::some) masking.apply(segment.table, keys, at.scores);
-              const bool* absent = kind == cover::some ? masking.absent() : nullptr;
-              const auto v = tile::vectors_of(segment.v, b, keys, kv, absent, at.values);
-              bool grew = false;
-              tile::for_columns(queries.rows,
-                                [&](index_t i, auto w) { grew = raise_max<w>(i, keys.rows, at) || grew; });
-              if (grew)
-                for (index_t i = 0; i < queries.rows; ++i) tile::scale_row(at.acc + i * acc_row, acc_row, at.shrink[i]);
-              tile::for_columns(queries.rows, [&](index_t i, auto w) { exponentiate<w>(i, keys.rows, at); });
-              gemm::template multiply<into::add>(queries.rows, v_dim, keys.rows, at.scores, 1, query_tile_rows,
-                                                 v.pointer, v.row, at.acc, acc_row);
+    const forward_space space(walk, qk_dim, v_dim);
+    masker<Bytes, Mask> masking[forward_group];
+    for_each_group<forward_group>(call, [&](index_t b, index_t h, std::size_t first, std::size_t count, bool once) {
+      const index_t kv = call.heads.kv_of(h);
+      for (std::size_t i = 0; i < count; ++i) {
+        const query_tile queries = call.queries.tiles[first + i];
+        tile::copy(call.q, b, queries.row, queries.rows, h, nullptr, space.keys);
+        tile::transpose(space.keys, tile::padded(qk_dim), queries.rows, call.scale, space.of[i].q_columns);
+        acc[i] = begin_state(call, state, b, h, queries, space.of[i]);
+        masking[i].start(call.queries, queries, mask);
+      }
+      for (const kv_segment<T>& segment : call.segments)
+        for_each_tile<forward_group>(segment.table, first, count, [&](const key_tile& whole, const auto& kinds) {
+          const auto k_rows = tile::rows_of(segment.k, b, whole, kv, once, space.keys);
+          const auto v_rows = tile::rows_of(segment.v, b, whole, kv, once, space.values);
+          for (std::size_t i = 0; i < count; ++i) {
+            if (kinds[i] == cover::none) continue;
+            const auto& at = space.of[i];
+            const index_t rows = call.queries.tiles[first + i].rows;
+            const key_tile keys = masking[i].trimmed(segment.table, whole, kinds[i]);
+            if (keys.rows == 0) continue;
+            const index_t skipped = keys.row - whole.row;
+            gemm::template multiply<into::set>(keys.rows, rows, qk_dim, k_rows.from(skipped), k_rows.row, 1,
+                                               at.q_columns, query_tile_rows, space.scores, query_tile_rows);
+            masking[i].apply(segment.table, keys, kinds[i], space.scores);
+            if (softmax::raise_max(rows, keys.rows, space.scores, at.state))
+              for (index_t q = 0; q < rows; ++q) tile::scale_row(acc[i].from(q), v_dim, at.state.shrink[q]);
+            softmax::exponentiate(rows, keys.rows, space.scores, at.state);
+            masking[i].for_seen(keys.rows, [&](index_t key, index_t n) {
+              gemm::template multiply<into::add>(rows, v_dim, n, space.scores + key * query_tile_rows, 1,
+                                                 query_tile_rows, v_rows.from(skipped + key), v_rows.row,
+                                                 acc[i].pointer, acc[i].row);
             });
-          end_state(call, b, h, queries, v_dim, at);
-        }
+          }
+        });
+      for (std::size_t i = 0; i < count; ++i)
+        end_state(call, state, acc[i], b, h, call.queries.tiles[first + i], v_dim, space.of[i]);
+    });
   }
 
-  /// Per query tile and key tile: P = exp(S − lse), dP = V·dOᵀ, dS = P∘(dP − delta);
-  /// dV += P·dO, dK += dS·(scale·Q), dQ += scale·dSᵀ·K.
+  /// Per query tile and key tile: P = exp(S − lse), dP = V·dOᵀ, dS = scale·P∘(dP − delta);
+  /// dV += P·dO, dK += dS·Q, dQ += dSᵀ·K.
   template <class T, class Mask>
   void backward(const backward_call<T>& call, const Mask& mask) const {
     const index_t qk_dim = call.q.dim(), v_dim = call.dout.dim();
     const index_t qk_row = tile::padded(qk_dim), v_row = tile::padded(v_dim);
     carver walk(region{call.workspace, 0});
-    const backward_space at(walk, qk_dim, v_dim);
-    for (index_t b = 0; b < call.q.batch(); ++b)
-      for (index_t h = 0; h < call.q.heads(); ++h)
-        for (std::size_t t = 0; t < call.queries.tiles.size(); ++t) {
-          const query_tile queries = call.queries.tiles[t];
-          const index_t kv = call.heads.kv_of(h);
-          // A row that saw nothing adds nothing, whatever its q, dout and delta hold: zeros, and exp(s − ∞) = 0.
-          bool dead[std::size_t{query_tile_rows}];
-          for (index_t i = 0; i < query_tile_rows; ++i) {
-            const float lse = i < queries.rows ? call.lse.at(b, h, queries.row + i) : -infinity;
-            dead[i] = lse == -infinity;
-            at.lse[i] = dead[i] ? infinity : lse;
-            at.delta[i] = dead[i] ? 0 : call.delta.at(b, h, queries.row + i);
-          }
-          tile::copy(call.q, b, queries.row, queries.rows, h, call.scale, dead, at.q_rows);
-          tile::copy(call.dout, b, queries.row, queries.rows, h, 1, dead, at.dout_rows);
-          tile::transpose(at.q_rows, qk_row, queries.rows, qk_dim, at.q_columns);
-          tile::transpose(at.dout_rows, v_row, queries.rows, v_dim, at.dout_columns);
-          std::fill(at.dq, at.dq + query_tile_rows * qk_row, 0.0f);
-          masker<Bytes, Mask> masking(call.queries, queries, mask);
-          for (const kv_segment<T>& segment : call.segments)
-            for_each_tile(segment.table, t, [&](key_tile keys, cover kind) {
-              if (kind == cover::some) keys = masking.trimmed(segment.table, keys);
-              if (keys.rows == 0) return;
-              const auto k = tile::elements(segment.k, b, keys, kv, at.keys);
-              gemm::template multiply<into::set>(keys.rows, queries.rows, qk_dim, k.pointer, k.row, 1, at.q_columns,
-                                                 query_tile_rows, at.scores, query_tile_rows);
-              if (kind == cover::some) masking.apply(segment.table, keys, at.scores);
-              const bool* absent = kind == cover::some ? masking.absent() : nullptr;
-              const auto v = tile::elements(segment.v, b, keys, kv, at.values);
-              gemm::template multiply<into::set>(keys.rows, queries.rows, v_dim, v.pointer, v.row, 1, at.dout_columns,
-                                                 query_tile_rows, at.dscores, query_tile_rows);
-              tile::for_columns(queries.rows, [&](index_t i, auto w) { score_gradient<w>(i, keys.rows, at); });
-              add_product(keys.rows, v_dim, queries.rows, at.scores, at.dout_rows, v_row, segment.dv, b, keys.row, kv,
-                          at.rest);
-              add_product(keys.rows, qk_dim, queries.rows, at.dscores, at.q_rows, qk_row, segment.dk, b, keys.row, kv,
-                          at.rest);
-              const auto k_rows = tile::vectors_of(segment.k, b, keys, kv, absent, at.keys);
-              gemm::template multiply<into::add>(queries.rows, qk_dim, keys.rows, at.dscores, 1, query_tile_rows,
-                                                 k_rows.pointer, k_rows.row, at.dq, qk_row);
-            });
-          for (index_t i = 0; i < queries.rows; ++i) {
-            float* dq = call.dq.row(b, queries.row + i, h);
-            for (index_t d = 0; d < qk_dim; ++d) dq[d] += call.scale * at.dq[i * qk_row + d];
-          }
+    const backward_space space(walk, qk_dim, v_dim);
+    typename tile::sum_rows dq[backward_group];
+    masker<Bytes, Mask> masking[backward_group];
+    for_each_group<backward_group>(call, [&](index_t b, index_t h, std::size_t first, std::size_t count, bool once) {
+      const index_t kv = call.heads.kv_of(h);
+      for (std::size_t i = 0; i < count; ++i) {
+        const query_tile queries = call.queries.tiles[first + i];
+        const auto& at = space.of[i];
+        // A row that saw nothing adds nothing, whatever its q, dout and delta hold: zeros, and exp(s − ∞) = 0.
+        bool dead[std::size_t{query_tile_rows}];
+        for (index_t q = 0; q < query_tile_rows; ++q) {
+          const float lse = q < queries.rows ? call.lse.at(b, h, queries.row + q) : -infinity;
+          dead[q] = lse == -infinity;
+          at.loss.lse[q] = dead[q] ? infinity : lse;
+          at.loss.scaled_delta[q] = dead[q] ? 0 : call.scale * call.delta.at(b, h, queries.row + q);
         }
+        tile::copy(call.q, b, queries.row, queries.rows, h, dead, at.q_rows);
+        tile::copy(call.dout, b, queries.row, queries.rows, h, dead, at.dout_rows);
+        tile::transpose(at.q_rows, qk_row, queries.rows, call.scale, at.q_columns);
+        tile::transpose(at.dout_rows, v_row, queries.rows, 1, at.dout_columns);
+        dq[i] = tile::borrow(call.dq, b, queries.row, queries.rows, h, once, at.dq);
+        masking[i].start(call.queries, queries, mask);
+      }
+      for (const kv_segment<T>& segment : call.segments)
+        for_each_tile<backward_group>(segment.table, first, count, [&](const key_tile& whole, const auto& kinds) {
+          const auto k_rows = tile::rows_of(segment.k, b, whole, kv, once, space.keys);
+          const auto v_rows = tile::rows_of(segment.v, b, whole, kv, once, space.values);
+          const auto dk = tile::borrow(segment.dk, b, whole.row, whole.rows, kv, once, space.dk);
+          const auto dv = tile::borrow(segment.dv, b, whole.row, whole.rows, kv, once, space.dv);
+          for (std::size_t i = 0; i < count; ++i) {
+            if (kinds[i] == cover::none) continue;
+            const auto& at = space.of[i];
+            const index_t rows = call.queries.tiles[first + i].rows;
+            const key_tile keys = masking[i].trimmed(segment.table, whole, kinds[i]);
+            if (keys.rows == 0) continue;
+            const index_t skipped = keys.row - whole.row;
+            gemm::template multiply<into::set>(keys.rows, rows, qk_dim, k_rows.from(skipped), k_rows.row, 1,
+                                               at.q_columns, query_tile_rows, space.scores, query_tile_rows);
+            masking[i].apply(segment.table, keys, kinds[i], space.scores);
+            gemm::template multiply<into::set>(keys.rows, rows, v_dim, v_rows.from(skipped), v_rows.row, 1,
+                                               at.dout_columns, query_tile_rows, space.dscores, query_tile_rows);
+            softmax::gradient(rows, keys.rows, space.scores, space.dscores, call.scale, at.loss);
+            gemm::template multiply<into::add>(keys.rows, v_dim, rows, space.scores, query_tile_rows, 1, at.dout_rows,
+                                               v_row, dv.from(skipped), dv.row);
+            gemm::template multiply<into::add>(keys.rows, qk_dim, rows, space.dscores, query_tile_rows, 1, at.q_rows,
+                                               qk_row, dk.from(skipped), dk.row);
+            masking[i].for_seen(keys.rows, [&](index_t key, index_t n) {
+              gemm::template multiply<into::add>(rows, qk_dim, n, space.dscores + key * query_tile_rows, 1,
+                                                 query_tile_rows, k_rows.from(skipped + key), k_rows.row, dq[i].pointer,
+                                                 dq[i].row);
+            });
+          }
+          tile::give_back(dk, segment.dk, b, whole.row, whole.rows, kv);
+          tile::give_back(dv, segment.dv, b, whole.row, whole.rows, kv);
+        });
+      for (std::size_t i = 0; i < count; ++i) {
+        const query_tile queries = call.queries.tiles[first + i];
+        tile::give_back(dq[i], call.dq, b, queries.row, queries.rows, h);
+      }
+    });
   }
 
  private:
   using V = vectors<Bytes>;
   using tile = host_tile<Bytes>;
+  using softmax = host_softmax<Bytes>;
   using gemm = micro_gemm<Bytes>;
   using into = typename gemm::into;
   using floats = typename V::floats;
   static constexpr float infinity = std::numeric_limits<float>::infinity();
+  // Query tiles at a time: more of them read the keys less often, fewer leave more of the second-level cache to them.
+  static constexpr std::size_t forward_group = 4, backward_group = 4;
 
   struct forward_space {
-    float *q_columns, *scores, *acc, *keys, *values, *max, *sum, *shrink;
-    forward_space(carver& walk, index_t qk_dim, index_t v_dim)
-        : q_columns(walk.take<float>(qk_dim * query_tile_rows)),
-          scores(walk.take<float>(key_tile_rows * query_tile_rows)),
-          acc(walk.take<float>(query_tile_rows * tile::padded(v_dim))),
-          keys(walk.take<float>(key_tile_rows * tile::padded(qk_dim))),
-          values(walk.take<float>(key_tile_rows * tile::padded(v_dim))),
-          max{walk.take<float>(query_tile_rows)},
-          sum(walk.take<float>(query_tile_rows)),
-          shrink(walk.take<float>(query_tile_rows)) {}
+    struct query_side {
+      float *q_columns, *acc;
+      typename softmax::state state;
+    };
+    query_side of[forward_group];
+    float *scores, *keys, *values;
+    forward_space(carver& walk, index_t qk_dim, index_t v_dim) {
+      for (query_side& at : of)
+        at = {
+            walk.take<float>(tile::padded(qk_dim) * query_tile_rows),
+            walk.take<float>(query_tile_rows * tile::padded(v_dim)),
+            {walk.take<float>(query_tile_rows), walk.take<float>(query_tile_rows), walk.take<float>(query_tile_rows)}};
+      scores = walk.take<float>(key_tile_rows * query_tile_rows);
+      keys = walk.take<float>(key_tile_rows * tile::padded(qk_dim));
+      values = walk.take<float>(key_tile_rows * tile::padded(v_dim));
+    }
   };
 
   struct backward_space {
-    float *q_columns, *dout_columns, *q_rows, *dout_rows, *scores, *dscores, *keys, *values, *dq, *rest, *lse, *delta;
-    backward_space(carver& walk, index_t qk_dim, index_t v_dim)
-        : q_columns(walk.take<float>(qk_dim * query_tile_rows)),
-          dout_columns(walk.take<float>(v_dim * query_tile_rows)),
-          q_rows(walk.take<float>(query_tile_rows * tile::padded(qk_dim))),
-          dout_rows(walk.take<float>(query_tile_rows * tile::padded(v_dim))),
-          scores(walk.take<float>(key_tile_rows * query_tile_rows)),
-          dscores(walk.take<float>(key_tile_rows * query_tile_rows)),
-          keys(walk.take<float>(key_tile_rows * tile::padded(qk_dim))),
-          values(walk.take<float>(key_tile_rows * tile::padded(v_dim))),
-          dq(walk.take<float>(query_tile_rows * tile::padded(qk_dim))),
-          rest(walk.take<float>(key_tile_rows * tile::padded(std::max(qk_dim, v_dim)))),
-          lse(walk.take<float>(query_tile_rows)),
-          delta(walk.take<float>(query_tile_rows)) {}
+    struct query_side {
+      float *q_columns, *dout_columns, *q_rows, *dout_rows, *dq;
+      typename softmax::loss loss;
+    };
+    query_side of[backward_group];
+    float *scores, *dscores, *keys, *values, *dk, *dv;
+    backward_space(carver& walk, index_t qk_dim, index_t v_dim) {
+      const index_t qk = tile::padded(qk_dim), v = tile::padded(v_dim);
+      for (query_side& at : of)
+        at = {walk.take<float>(qk * query_tile_rows),
+              walk.take<float>(v * query_tile_rows),
+              walk.take<float>(query_tile_rows * qk),
+              walk.take<float>(query_tile_rows * v),
+              walk.take<float>(query_tile_rows * qk),
+              {walk.take<float>(query_tile_rows), walk.take<float>(query_tile_rows)}};
+      scores = walk.take<float>(key_tile_rows * query_tile_rows);
+      dscores = walk.take<float>(key_tile_rows * query_tile_rows);
+      keys = walk.take<float>(key_tile_rows * qk);
+      values = walk.take<float>(key_tile_rows * v);
+      dk = walk.take<float>(key_tile_rows * qk);
+      dv = walk.take<float>(key_tile_rows * v);
+    }
   };
+  using forward_side = typename forward_space::query_side;
+  using backward_side = typename backward_space::query_side;
 
+  /// f(batch, head, first query tile, how many, are they so few rows that a key is used about once?)
+  template <std::size_t Most, class Call, class F>
+  static void for_each_group(const Call& call, F&& f) {
+    const std::span<const query_tile> tiles = call.queries.tiles;
+    for (index_t b = 0; b < call.q.batch(); ++b)
+      for (index_t h = 0; h < call.q.heads(); ++h)
+        for (std::size_t first = 0; first < tiles.size(); first += Most) {
+          const std::size_t count = (std::min)(Most, tiles.size() - first);
+          f(b, h, first, count, count == 1 && tiles[first].rows <= V::lanes);
+        }
+  }
+
+  /// Where the tile's acc lies: in the state itself if that is going on or may be, else in the workspace.
   template <class Call>
-  static void begin_state(const Call& call, index_t b, index_t h, query_tile queries, index_t v_dim,
-                          const forward_space& at) {
-    const index_t row = tile::padded(v_dim);
-    std::fill(at.acc, at.acc + query_tile_rows * row, 0.0f);
-    std::fill(at.max, at.max + query_tile_rows, -infinity);
-    std::fill(at.sum, at.sum + query_tile_rows, 0.0f);
-    if (call.in == state_in::none) return;
-    const index_t place = (b * call.q.heads() + h) * call.q.tokens() + queries.row;
-    std::copy_n(call.state.max + place, queries.rows, at.max);
-    std::copy_n(call.state.sum + place, queries.rows, at.sum);
-    for (index_t i = 0; i < queries.rows; ++i)
-      std::copy_n(call.state.acc + (place + i) * v_dim, v_dim, at.acc + i * row);
+  static typename tile::sum_rows begin_state(const Call& call, const state_rows& state, index_t b, index_t h,
+                                             query_tile queries, const forward_side& at) {
+    const index_t dim = state.acc.dim();
+    std::fill(at.state.max, at.state.max + query_tile_rows, -infinity);
+    std::fill(at.state.sum, at.state.sum + query_tile_rows, 0.0f);
+    if (call.in == state_in::carry) {
+      for (index_t i = 0; i < queries.rows; ++i) {
+        at.state.max[i] = state.max.at(b, h, queries.row + i);
+        at.state.sum[i] = state.sum.at(b, h, queries.row + i);
+      }
+      return tile::borrow(state.acc, b, queries.row, queries.rows, h, true, at.acc);
+    }
+    typename tile::sum_rows acc{at.acc, tile::padded(dim)};
+    if (call.out_kind == state_out::carry && tile::lie_well(state.acc, true))
+      acc = {state.acc.row(b, queries.row, h), dim};
+    std::fill(acc.pointer, acc.pointer + queries.rows * acc.row, 0.0f);
+    return acc;
   }
 
   template <class T, class Out>
-  static void end_state(const forward_call<T, Out>& call, index_t b, index_t h, query_tile queries, index_t v_dim,
-                        const forward_space& at) {
-    const index_t row = tile::padded(v_dim);
+  static void end_state(const forward_call<T, Out>& call, const state_rows& state, const typename tile::sum_rows& acc,
+                        index_t b, index_t h, query_tile queries, index_t v_dim, const forward_side& at) {
     if (call.out_kind == state_out::carry) {
-      const index_t place = (b * call.q.heads() + h) * call.q.tokens() + queries.row;
-      std::copy_n(at.max, queries.rows, call.state.max + place);
-      std::copy_n(at.sum, queries.rows, call.state.sum + place);
-      for (index_t i = 0; i < queries.rows; ++i)
-        std::copy_n(at.acc + i * row, v_dim, call.state.acc + (place + i) * v_dim);
-      return;
+      for (index_t i = 0; i < queries.rows; ++i) {
+        state.max.at(b, h, queries.row + i) = at.state.max[i];
+        state.sum.at(b, h, queries.row + i) = at.state.sum[i];
+      }
+      return tile::give_back(acc, state.acc, b, queries.row, queries.rows, h);
     }
     for (index_t i = 0; i < queries.rows; ++i) {
-      const float sum = at.sum[i];
-      const float* acc = at.acc + i * row;
+      const float sum = at.state.sum[i];
+      const float* from = acc.from(i);
       Out* out = call.out.row(b, queries.row + i, h);
-      for (index_t d = 0; d < v_dim; ++d) out[d] = Out(sum == 0 ? 0.0f : acc[d] / sum);
-      call.lse.at(b, h, queries.row + i) = at.max[i] + std::log(sum);  // nothing seen: −∞ + −∞
+      for (index_t d = 0; d < v_dim; ++d) out[d] = Out(sum == 0 ? 0.0f : from[d] / sum);
+      call.lse.at(b, h, queries.row + i) = at.state.max[i] + std::log(sum);  // nothing seen: −∞ + −∞
     }
-  }
-
-  /// For Width vectors of queries from `first` on: max ← the larger of max and the scores, sum ← sum·shrink with
-  /// shrink = exp(max_old − max). Did any grow? Not inlined: were sum·shrink fused with the addition of the first
-  /// exponential, sum would be rounded otherwise than acc, and V = 1 would no longer give exactly 1.
-  template <int Width>
-  [[gnu::noinline]] static bool raise_max(index_t first, index_t keys, const forward_space& at) {
-    floats max[std::size_t{Width}];
-    bool grew = false;
-    const float* s = at.scores + first;
-#pragma GCC unroll 4
-    for (int w = 0; w < Width; ++w) max[w] = V::load(at.max + first + w * V::lanes);
-    for (index_t j = 0; j < keys; ++j, s += query_tile_rows)
-#pragma GCC unroll 4
-      for (int w = 0; w < Width; ++w) {
-        const floats x = V::load(s + w * V::lanes);
-        max[w] = x > max[w] ? x : max[w];
-      }
-    for (int w = 0; w < Width; ++w) {
-      const index_t i = first + w * V::lanes;
-      const floats old = V::load(at.max + i);
-      const floats shrink = old == max[w] ? V::splat(1) : V::exp(old - max[w]);
-      grew = grew || V::any(old != max[w]);
-      V::store(at.max + i, max[w]);
-      V::store(at.sum + i, V::load(at.sum + i) * shrink);
-      V::store(at.shrink + i, shrink);
-    }
-    return grew;
-  }
-
-  /// scores ← exp(scores − max), sum += each, key by key, as the product with V adds them.
-  template <int Width>
-  [[gnu::noinline]] static void exponentiate(index_t first, index_t keys, const forward_space& at) {
-    floats max[std::size_t{Width}], sum[std::size_t{Width}];
-    float* s = at.scores + first;
-#pragma GCC unroll 4
-    for (int w = 0; w < Width; ++w) {
-      const floats m = V::load(at.max + first + w * V::lanes);
-      max[w] = m == V::splat(-infinity) ? floats{} : m;  // nothing seen yet: exp(−∞ − 0) = 0, not NaN
-      sum[w] = V::load(at.sum + first + w * V::lanes);
-    }
-    for (index_t j = 0; j < keys; ++j, s += query_tile_rows)
-#pragma GCC unroll 4
-      for (int w = 0; w < Width; ++w) {
-        const floats p = V::exp(V::load(s + w * V::lanes) - max[w]);
-        V::store(s + w * V::lanes, p);
-        sum[w] += p;
-      }
-#pragma GCC unroll 4
-    for (int w = 0; w < Width; ++w) V::store(at.sum + first + w * V::lanes, sum[w]);
-  }
-
-  /// scores ← P = exp(scores − lse), dscores ← P∘(dscores − delta); 0 where P is 0, even if dscores is NaN there.
-  template <int Width>
-  static void score_gradient(index_t first, index_t keys, const backward_space& at) {
-    floats lse[std::size_t{Width}], delta[std::size_t{Width}];
-    float *s = at.scores + first, *ds = at.dscores + first;
-#pragma GCC unroll 4
-    for (int w = 0; w < Width; ++w) {
-      lse[w] = V::load(at.lse + first + w * V::lanes);
-      delta[w] = V::load(at.delta + first + w * V::lanes);
-    }
-    for (index_t j = 0; j < keys; ++j, s += query_tile_rows, ds += query_tile_rows)
-#pragma GCC unroll 4
-      for (int w = 0; w < Width; ++w) {
-        const floats p = V::exp(V::load(s + w * V::lanes) - lse[w]);
-        const floats d = p * (V::load(ds + w * V::lanes) - delta[w]);
-        V::store(s + w * V::lanes, p);
-        V::store(ds + w * V::lanes, p == floats{} ? floats{} : d);
-      }
-  }
-
-  /// gradient rows += A·B with A = [key][query]. Rows of whole vectors are added to in place; others by way of `rest`,
-  /// so that nothing past a row's end is touched.
-  static void add_product(index_t keys, index_t dim, index_t queries, const float* a, const float* b, index_t b_row,
-                          const rows_view<float>& gradient, index_t batch, index_t first, index_t head, float* rest) {
-    float* rows = gradient.row(batch, first, head);
-    if (dim % V::lanes == 0) {
-      gemm::template multiply<into::add>(keys, dim, queries, a, query_tile_rows, 1, b, b_row, rows, gradient.stride[1]);
-      return;
-    }
-    gemm::template multiply<into::set>(keys, dim, queries, a, query_tile_rows, 1, b, b_row, rest, b_row);
-    for (index_t j = 0; j < keys; ++j)
-      for (index_t d = 0; d < dim; ++d) rows[j * gradient.stride[1] + d] += rest[j * b_row + d];
   }
 };
 

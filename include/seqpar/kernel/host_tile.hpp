@@ -30,68 +30,74 @@ struct host_tile {
     for (; i < n; i += V::lanes) f(i, std::integral_constant<int, 1>{});
   }
 
-  struct float_rows {
-    const float* pointer;
+  template <class F>
+  struct row_block {
+    F* pointer;
     index_t row;
+    F* from(index_t i) const { return pointer + i * row; }
   };
+  using float_rows = row_block<const float>;
+  using sum_rows = row_block<float>;
 
-  /// buffer[i][d] = scale·row(first + i)[d], with zeros up to whole vectors and in the rows marked as skipped.
+  /// May these rows be used where they lie, in whole vectors? Rows that are far apart share few sets of a cache: unless
+  /// they are used only `once`, they are brought together first.
+  static bool lie_well(const rows_view<const float>& view, bool once) {
+    return view.dim() % V::lanes == 0 && (once || view.stride[1] == view.dim());
+  }
+
+  /// buffer[i][d] = row(first + i)[d]; zeros in the rows marked as skipped and, both ways, up to whole vectors.
   template <class T>
-  static void copy(const rows_view<const T>& view, index_t b, index_t first, index_t rows, index_t h, float scale,
+  static void copy(const rows_view<const T>& view, index_t b, index_t first, index_t rows, index_t h,
                    const bool* skipped, float* buffer) {
     const index_t dim = view.dim(), pitch = padded(dim);
     for (index_t i = 0; i < rows; ++i, buffer += pitch) {
       const T* from = view.row(b, first + i, h);
       const bool skip = skipped && skipped[i];
-      if (!skip)
-        for (index_t d = 0; d < dim; ++d) buffer[d] = scale * static_cast<float>(from[d]);
-      std::fill(buffer + (skip ? 0 : dim), buffer + pitch, 0.0f);
+      for (index_t d = 0; d < dim; d += V::lanes)
+        V::store(buffer + d, skip ? typename V::floats{} : V::widened(from + d, dim - d));
     }
+    std::fill(buffer, buffer + (padded(rows) - rows) * pitch, 0.0f);
   }
 
-  /// A tile's rows to be read element by element: where they lie if they are floats, else converted in `buffer`.
+  /// Rows to be read as vectors of floats: where they lie if that is what they are, else in `buffer`.
   template <class T>
-  static float_rows elements(const rows_view<const T>& view, index_t b, const key_tile& tile, index_t h,
-                             float* buffer) {
-    if constexpr (std::is_same_v<T, float>) {
-      return {view.row(b, tile.row, h), view.stride[1]};
-    } else {
-      copy(view, b, tile.row, tile.rows, h, 1, nullptr, buffer);
-      return {buffer, padded(view.dim())};
-    }
-  }
-
-  /// A tile's rows to be read in whole vectors: where they lie if that does not pass a row's end, else padded in
-  /// `buffer`. Rows that no query sees become zeros, for 0·NaN must not reach a sum.
-  template <class T>
-  static float_rows vectors_of(const rows_view<const T>& view, index_t b, const key_tile& tile, index_t h,
-                               const bool* absent, float* buffer) {
+  static float_rows rows_of(const rows_view<const T>& view, index_t b, const key_tile& tile, index_t h, bool once,
+                            float* buffer) {
     if constexpr (std::is_same_v<T, float>)
-      if (!absent && view.dim() % V::lanes == 0) return elements(view, b, tile, h, buffer);
-    copy(view, b, tile.row, tile.rows, h, 1, absent, buffer);
+      if (lie_well(view, once)) return {view.row(b, tile.row, h), view.stride[1]};
+    copy(view, b, tile.row, tile.rows, h, nullptr, buffer);
     return {buffer, padded(view.dim())};
   }
 
-  /// columns[d][i] = scale·q(row i)[d]: queries across the lanes, zeros in the lanes past the tile.
-  template <class T>
-  static void transpose(const rows_view<const T>& q, index_t b, const query_tile& tile, index_t h, float scale,
-                        float* columns) {
-    const index_t dim = q.dim();
-    if (tile.rows < queries) std::fill(columns, columns + dim * queries, 0.0f);
-    for (index_t i = 0; i < tile.rows; ++i) {
-      const T* from = q.row(b, tile.row + i, h);
-      for (index_t d = 0; d < dim; ++d) columns[d * queries + i] = scale * static_cast<float>(from[d]);
-    }
+  /// Rows to be added to: where they lie or in `buffer`, with the same sums in the same order. give_back ends it.
+  static sum_rows borrow(const rows_view<float>& view, index_t b, index_t first, index_t rows, index_t h, bool once,
+                         float* buffer) {
+    if (lie_well(view, once)) return {view.row(b, first, h), view.stride[1]};
+    copy<float>(view, b, first, rows, h, nullptr, buffer);
+    return {buffer, padded(view.dim())};
+  }
+  static void give_back(const sum_rows& sums, const rows_view<float>& view, index_t b, index_t first, index_t rows,
+                        index_t h) {
+    if (sums.pointer == view.row(b, first, h)) return;
+    for (index_t i = 0; i < rows; ++i) std::copy_n(sums.from(i), view.dim(), view.row(b, first + i, h));
   }
 
-  static void transpose(const float* from, index_t pitch, index_t rows, index_t dim, float* columns) {
-    transpose(rows_view<const float>{from, {1, rows, 1, dim}, {0, pitch, 0, 1}}, 0,
-              query_tile{0, static_cast<std::int32_t>(rows)}, 0, 1, columns);
+  /// columns[d][i] = scale·rows[i][d], both in whole vectors.
+  static void transpose(const float* rows, index_t pitch, index_t count, float scale, float* columns) {
+    for (index_t i = 0; i < count; i += V::lanes)
+      for (index_t d = 0; d < pitch; d += V::lanes) {
+        typename V::floats block[std::size_t{V::lanes}];
+#pragma GCC unroll 16
+        for (int l = 0; l < V::lanes; ++l) block[l] = scale * V::load(rows + (i + l) * pitch + d);
+        V::transpose(block);
+#pragma GCC unroll 16
+        for (int l = 0; l < V::lanes; ++l) V::store(columns + (d + l) * queries + i, block[l]);
+      }
   }
 
   static void scale_row(float* row, index_t n, float by) {
-    if (by != 1)
-      for (index_t d = 0; d < n; ++d) row[d] *= by;
+    if (by == 1) return;
+    for (index_t d = 0; d < n; d += V::lanes) V::store(row + d, by * V::load(row + d));
   }
 };
 
@@ -103,8 +109,11 @@ class masker {
   static constexpr bool intervals = std::is_same_v<Mask, by_intervals>;
 
  public:
-  masker(const query_table& table, const query_tile& queries, const Mask& mask)
-      : table_(table), queries_(queries), mask_(mask) {
+  void start(const query_table& table, const query_tile& queries, const Mask& mask) {
+    table_ = &table;
+    queries_ = queries;
+    mask_ = &mask;
+    hull_[0] = hull_[1] = {unbounded, 0};
     if constexpr (intervals) {
       // lo ≤ p < hi is one unsigned comparison, p − lo < hi − lo; lanes past the tile see nothing.
       for (index_t i = 0; i < tile::queries; ++i) {
@@ -117,8 +126,9 @@ class masker {
   }
 
   /// The tile without the keys at its ends that lie outside of all the queries' intervals.
-  key_tile trimmed(const key_table& keys, key_tile t) const {
+  key_tile trimmed(const key_table& keys, key_tile t, cover kind) const {
     if constexpr (intervals) {
+      if (kind == cover::all) return t;
       const auto outside = [&](std::int32_t i) {
         const index_t p = keys.position_of(t, i);
         return !hull_[0].contains(p) && !hull_[1].contains(p);
@@ -131,17 +141,28 @@ class masker {
     return t;
   }
 
-  /// scores[key][query] ← −∞ where the query may not see the key; then absent() names the keys that no query sees.
-  void apply(const key_table& keys, const key_tile& t, float* scores) {
+  /// scores[key][query] ← −∞ where the query may not see the key.
+  void apply(const key_table& keys, const key_tile& t, cover kind, float* scores) {
     any_absent_ = false;
+    if (kind == cover::all) return;
     for (std::int32_t j = 0; j < t.rows; ++j, scores += tile::queries) {
       absent_[j] = !apply(keys.position_of(t, j), scores);
       any_absent_ = any_absent_ || absent_[j];
     }
   }
 
-  /// Per key of the last tile: does no query see it? Null if every key is seen.
-  const bool* absent() const { return any_absent_ ? absent_ : nullptr; }
+  /// f(first, count) for the runs of keys, among those last applied, that some query sees: the others may hold NaN, and
+  /// 0·NaN must not reach a sum.
+  template <class F>
+  void for_seen(index_t rows, F&& f) const {
+    if (!any_absent_) return f(index_t{0}, rows);
+    for (index_t end = 0; end < rows; ++end) {
+      if (absent_[end]) continue;
+      const index_t first = end;
+      while (end < rows && !absent_[end]) ++end;
+      f(first, end - first);
+    }
+  }
 
  private:
   void set(int which, index_t i, interval keys) {
@@ -167,7 +188,7 @@ class masker {
     } else {
       bool seen = false;
       for (std::int32_t i = 0; i < queries_.rows; ++i) {
-        const bool sees = may_see(table_, index_t{queries_.row} + i, position, mask_);
+        const bool sees = may_see(*table_, index_t{queries_.row} + i, position, *mask_);
         scores[i] = sees ? scores[i] : minus_infinity;
         seen = seen || sees;
       }
@@ -175,13 +196,13 @@ class masker {
     }
   }
 
-  const query_table& table_;
+  const query_table* table_;
   query_tile queries_;
-  const Mask& mask_;
+  const Mask* mask_;
   alignas(Bytes) std::uint32_t low_[2][tile::queries], width_[2][tile::queries];
-  interval hull_[2] = {{unbounded, 0}, {unbounded, 0}};
+  interval hull_[2];
   bool absent_[tile::keys];
-  bool any_absent_ = false;
+  bool any_absent_;
 };
 
 }  // namespace v0_1

@@ -24,15 +24,15 @@ struct appended {
   extent added = 0;    ///< tokens behind the prefill
   extent granule = 1;  ///< tokens that one rank takes before it is the next one's turn
 
-  SEQPAR_HD constexpr index_t token_count() const { return prefill.token_count() + added; }
-  SEQPAR_HD constexpr int rank_count() const { return static_cast<int>(prefill.rank_count()); }
-  SEQPAR_HD constexpr index_t count_of(int rank) const { return prefill.count_of(rank) + tail().count_of(rank); }
-  SEQPAR_HD constexpr index_t global_of(int rank, index_t local) const {
+  constexpr index_t token_count() const { return prefill.token_count() + added; }
+  constexpr int rank_count() const { return static_cast<int>(prefill.rank_count()); }
+  constexpr index_t count_of(int rank) const { return prefill.count_of(rank) + tail().count_of(rank); }
+  constexpr index_t global_of(int rank, index_t local) const {
     const index_t before = prefill.count_of(rank);
     return local < before ? prefill.global_of(rank, local)
                           : prefill.token_count() + tail().global_of(rank, local - before);
   }
-  SEQPAR_HD constexpr place place_of(index_t global) const {
+  constexpr place place_of(index_t global) const {
     const index_t before = prefill.token_count();
     if (global < before) return prefill.place_of(global);
     const place behind = tail().place_of(global - before);
@@ -47,7 +47,7 @@ struct appended {
   }
 
   /// Tokens behind the prefill go on with its last document.
-  SEQPAR_HD constexpr interval document_at(index_t global) const requires has_documents<Prefill> {
+  constexpr interval document_at(index_t global) const requires has_documents<Prefill> {
     const index_t before = prefill.token_count();
     if (before == 0) return {0, token_count()};
     const interval d = prefill.document_at(global < before ? global : before - 1);
@@ -55,9 +55,9 @@ struct appended {
   }
 
   /// The cache with `by` more tokens.
-  SEQPAR_HD constexpr appended grown(index_t by) const { return {prefill, added + by, granule}; }
+  constexpr appended grown(index_t by) const { return {prefill, added + by, granule}; }
   /// The most rows that any rank holds once there are `tokens` tokens: what every rank's cache needs room for.
-  SEQPAR_HD constexpr index_t rows_for(index_t tokens) const {
+  constexpr index_t rows_for(index_t tokens) const {
     const appended then = grown(tokens - token_count());
     index_t most = 0;
     for (int rank = 0; rank < rank_count(); ++rank)
@@ -66,7 +66,7 @@ struct appended {
   }
 
   /// The same prefill with more or fewer tokens behind it; where n is less than the prefill, less of that.
-  SEQPAR_HD constexpr appended resized(index_t n) const requires resizable_layout<Prefill> {
+  constexpr appended resized(index_t n) const requires resizable_layout<Prefill> {
     if (n < prefill.token_count()) return {prefill.resized(n), 0, granule};
     return {prefill, n - prefill.token_count(), granule};
   }
@@ -78,7 +78,7 @@ struct appended {
   friend bool operator==(const appended&, const appended&) = default;  // constexpr where the prefill's is
 
  private:
-  SEQPAR_HD constexpr striped tail() const { return {added, prefill.rank_count(), granule}; }
+  constexpr striped tail() const { return {added, prefill.rank_count(), granule}; }
 };
 template <class Prefill>
 appended(Prefill) -> appended<Prefill>;

@@ -68,7 +68,7 @@ concept has_copies = requires(const L& layout, index_t global) {
 
 /// The document that holds a position: the layout's own, else all tokens are one.
 template <sequence_layout L>
-SEQPAR_HD constexpr interval document_at(const L& layout, index_t global) {
+constexpr interval document_at(const L& layout, index_t global) {
   if constexpr (has_documents<L>)
     return layout.document_at(global);
   else
@@ -77,7 +77,7 @@ SEQPAR_HD constexpr interval document_at(const L& layout, index_t global) {
 
 /// The position in time, which rotary embeddings use: that inside its document, the same for both copies of a token.
 template <sequence_layout L>
-SEQPAR_HD constexpr index_t time_of(const L& layout, index_t global) {
+constexpr index_t time_of(const L& layout, index_t global) {
   return global - document_at(layout, global).lo;
 }
 

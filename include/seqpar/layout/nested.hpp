@@ -21,24 +21,24 @@ struct nested {
   Inner inner;                     ///< over the U members of a group
   axis inside = axis::all_to_all;  ///< whose members are neighbours in rank order
 
-  SEQPAR_HD constexpr int ring_of(int rank) const {
+  constexpr int ring_of(int rank) const {
     return inside == axis::all_to_all ? rank / inner.rank_count() : rank % outer.rank_count();
   }
-  SEQPAR_HD constexpr int all_to_all_of(int rank) const {
+  constexpr int all_to_all_of(int rank) const {
     return inside == axis::all_to_all ? rank % inner.rank_count() : rank / outer.rank_count();
   }
-  SEQPAR_HD constexpr int rank_at(int ring, int all_to_all) const {
+  constexpr int rank_at(int ring, int all_to_all) const {
     return inside == axis::all_to_all ? ring * inner.rank_count() + all_to_all : all_to_all * outer.rank_count() + ring;
   }
 
-  SEQPAR_HD constexpr index_t token_count() const { return outer.token_count(); }
-  SEQPAR_HD constexpr int rank_count() const { return outer.rank_count() * inner.rank_count(); }
-  SEQPAR_HD constexpr index_t count_of(int rank) const { return inner_of(ring_of(rank)).count_of(all_to_all_of(rank)); }
-  SEQPAR_HD constexpr index_t global_of(int rank, index_t local) const {
+  constexpr index_t token_count() const { return outer.token_count(); }
+  constexpr int rank_count() const { return outer.rank_count() * inner.rank_count(); }
+  constexpr index_t count_of(int rank) const { return inner_of(ring_of(rank)).count_of(all_to_all_of(rank)); }
+  constexpr index_t global_of(int rank, index_t local) const {
     const int ring = ring_of(rank);
     return outer.global_of(ring, inner_of(ring).global_of(all_to_all_of(rank), local));
   }
-  SEQPAR_HD constexpr place place_of(index_t global) const {
+  constexpr place place_of(index_t global) const {
     const place group = outer.place_of(global);
     const place member = inner_of(group.rank).place_of(group.local);
     return {rank_at(group.rank, member.rank), member.local};
@@ -54,11 +54,11 @@ struct nested {
     join.finish();
   }
 
-  SEQPAR_HD constexpr interval document_at(index_t global) const requires has_documents<Outer> {
+  constexpr interval document_at(index_t global) const requires has_documents<Outer> {
     return outer.document_at(global);
   }
-  SEQPAR_HD constexpr bool is_noisy(index_t global) const requires has_copies<Outer> { return outer.is_noisy(global); }
-  SEQPAR_HD constexpr nested resized(index_t n) const requires resizable_layout<Outer> {
+  constexpr bool is_noisy(index_t global) const requires has_copies<Outer> { return outer.is_noisy(global); }
+  constexpr nested resized(index_t n) const requires resizable_layout<Outer> {
     return {outer.resized(n), inner, inside};
   }
   constexpr const char* problem() const {
@@ -71,7 +71,7 @@ struct nested {
   }
 
  private:
-  SEQPAR_HD constexpr Inner inner_of(int ring) const { return inner.resized(outer.count_of(ring)); }
+  constexpr Inner inner_of(int ring) const { return inner.resized(outer.count_of(ring)); }
 };
 template <class Outer, class Inner>
 nested(Outer, Inner) -> nested<Outer, Inner>;

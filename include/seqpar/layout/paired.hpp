@@ -18,14 +18,14 @@ template <sequence_layout Inner>
 struct paired {
   Inner inner;
 
-  SEQPAR_HD constexpr index_t token_count() const { return 2 * inner.token_count(); }
-  SEQPAR_HD constexpr int rank_count() const { return inner.rank_count(); }
-  SEQPAR_HD constexpr index_t count_of(int rank) const { return 2 * inner.count_of(rank); }
-  SEQPAR_HD constexpr index_t global_of(int rank, index_t local) const {
+  constexpr index_t token_count() const { return 2 * inner.token_count(); }
+  constexpr int rank_count() const { return inner.rank_count(); }
+  constexpr index_t count_of(int rank) const { return 2 * inner.count_of(rank); }
+  constexpr index_t global_of(int rank, index_t local) const {
     const index_t clean = inner.count_of(rank);
     return local < clean ? inner.global_of(rank, local) : inner.token_count() + inner.global_of(rank, local - clean);
   }
-  SEQPAR_HD constexpr place place_of(index_t global) const {
+  constexpr place place_of(index_t global) const {
     const place clean = inner.place_of(global - before_copy_of(global));
     return is_noisy(global) ? place{clean.rank, inner.count_of(clean.rank) + clean.local} : clean;
   }
@@ -39,9 +39,9 @@ struct paired {
     shifted(inner.token_count());
   }
 
-  SEQPAR_HD constexpr bool is_noisy(index_t global) const { return global >= inner.token_count(); }
+  constexpr bool is_noisy(index_t global) const { return global >= inner.token_count(); }
   /// The copies are documents apart, and inner's documents in each.
-  SEQPAR_HD constexpr interval document_at(index_t global) const {
+  constexpr interval document_at(index_t global) const {
     const index_t before = before_copy_of(global);
     const interval inside = seqpar::document_at(inner, global - before);
     return {before + inside.lo, before + inside.hi};
@@ -53,9 +53,7 @@ struct paired {
   friend constexpr bool operator==(const paired&, const paired&) = default;
 
  private:
-  SEQPAR_HD constexpr index_t before_copy_of(index_t global) const {
-    return is_noisy(global) ? index_t{inner.token_count()} : 0;
-  }
+  constexpr index_t before_copy_of(index_t global) const { return is_noisy(global) ? index_t{inner.token_count()} : 0; }
 };
 template <class Inner>
 paired(Inner) -> paired<Inner>;

@@ -24,15 +24,13 @@ struct reordered {
   Order order;
   Deal deal;  ///< of the new positions
 
-  SEQPAR_HD constexpr index_t token_count() const { return deal.token_count(); }
-  SEQPAR_HD constexpr int rank_count() const { return deal.rank_count(); }
-  SEQPAR_HD constexpr index_t count_of(int rank) const { return deal.count_of(rank); }
-  SEQPAR_HD constexpr index_t global_of(int rank, index_t local) const {
-    return order.from(deal.global_of(rank, local));
-  }
-  SEQPAR_HD constexpr place place_of(index_t global) const { return deal.place_of(order.to(global)); }
+  constexpr index_t token_count() const { return deal.token_count(); }
+  constexpr int rank_count() const { return deal.rank_count(); }
+  constexpr index_t count_of(int rank) const { return deal.count_of(rank); }
+  constexpr index_t global_of(int rank, index_t local) const { return order.from(deal.global_of(rank, local)); }
+  constexpr place place_of(index_t global) const { return deal.place_of(order.to(global)); }
 
-  SEQPAR_HD constexpr interval document_at(index_t global) const requires has_documents<Deal> {
+  constexpr interval document_at(index_t global) const requires has_documents<Deal> {
     return deal.document_at(order.to(global));
   }
   constexpr const char* problem() const { return problem_of(deal); }

@@ -31,12 +31,12 @@ struct causal {
   SEQPAR_HD constexpr bool allows(index_t q, index_t k) const { return k <= q + offset; }
   SEQPAR_HD constexpr interval band(index_t q) const { return {0, q + offset + 1}; }
   SEQPAR_HD constexpr interval_pair key_intervals(index_t q) const { return make_intervals(band(q)); }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
+  constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     detail::band_reach(*this, q, f);
   }
-  SEQPAR_HD constexpr causal bound(index_t q_tokens, index_t k_tokens) const {
+  constexpr causal bound(index_t q_tokens, index_t k_tokens) const {
     return {align, detail::diagonal_offset(align, q_tokens, k_tokens)};
   }
   friend constexpr bool operator==(causal, causal) = default;

@@ -25,7 +25,7 @@ concept has_alternatives = requires {
 
 /// g(a) for masks a whose union is `mask`.
 template <class M, class G>
-SEQPAR_HD constexpr void for_each_alternative(const M& mask, G&& g) {
+constexpr void for_each_alternative(const M& mask, G&& g) {
   if constexpr (has_alternatives<M>)
     mask.for_each_alternative(g);
   else
@@ -34,7 +34,7 @@ SEQPAR_HD constexpr void for_each_alternative(const M& mask, G&& g) {
 
 /// The keys of one part of an all_of; a part without intervals narrows nothing.
 template <class M>
-SEQPAR_HD constexpr auto list_or_all(const M& mask, index_t q) {
+constexpr auto list_or_all(const M& mask, index_t q) {
   if constexpr (listed_mask<M>) {
     return seqpar::key_list(mask, q);
   } else {
@@ -58,7 +58,7 @@ std::string first_misfit(padded_length q, padded_length k, const Parts&... parts
   return found;
 }
 template <class M>
-SEQPAR_HD constexpr void tell_padding_of(const M& mask, padded_length& q, padded_length& k) {
+constexpr void tell_padding_of(const M& mask, padded_length& q, padded_length& k) {
   if constexpr (requires { mask.tell_padding(q, k); }) mask.tell_padding(q, k);
 }
 }  // namespace detail
@@ -71,7 +71,7 @@ SEQPAR_HD constexpr void tell_padding_of(const M& mask, padded_length& q, padded
 template <attention_mask... Parts>
 struct all_of {
   std::tuple<Parts...> parts;
-  SEQPAR_HD constexpr explicit(sizeof...(Parts) == 1) all_of(Parts... given) : parts(given...) {}
+  constexpr explicit(sizeof...(Parts) == 1) all_of(Parts... given) : parts(given...) {}
 
   static constexpr bool listed = (listed_mask<Parts> && ...);
   static constexpr bool alternatives = (detail::has_alternatives<Parts> || ...);
@@ -82,25 +82,24 @@ struct all_of {
       return 0;
   }();
 
-  SEQPAR_HD constexpr bool allows(index_t q, index_t k) const {
+  constexpr bool allows(index_t q, index_t k) const {
     return std::apply([&](const auto&... part) { return (part.allows(q, k) && ...); }, parts);
   }
   /// Lower ends' maximum and upper ends' minimum ascend as the parts' do.
-  SEQPAR_HD constexpr interval band(index_t q) const requires(detail::banded<Parts>&&...) {
+  constexpr interval band(index_t q) const requires(detail::banded<Parts>&&...) {
     interval keys{0, unbounded};
     const auto narrow = [&](interval x) { keys = {detail::greater(keys.lo, x.lo), detail::lesser(keys.hi, x.hi)}; };
     std::apply([&](const auto&... part) { (narrow(part.band(q)), ...); }, parts);
     return keys;
   }
-  SEQPAR_HD constexpr auto key_list(index_t q) const requires listed { return narrowed(q); }
-  SEQPAR_HD constexpr interval_pair key_intervals(index_t q) const requires(listed&& max_intervals <= 2) {
+  constexpr auto key_list(index_t q) const requires listed { return narrowed(q); }
+  constexpr interval_pair key_intervals(index_t q) const requires(listed&& max_intervals <= 2) {
     return *narrowed(q).pair();
   }
-  SEQPAR_HD constexpr std::optional<interval_pair> try_key_intervals(index_t q) const
-      requires(listed && (max_intervals > 2)) {
+  constexpr std::optional<interval_pair> try_key_intervals(index_t q) const requires(listed && (max_intervals > 2)) {
     return narrowed(q).pair();
   }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const {
+  constexpr cover covers(interval q, interval k) const {
     cover whole = cover::all;
     const auto meet = [&](cover part) {
       if (part == cover::none) whole = cover::none;
@@ -114,7 +113,7 @@ struct all_of {
       return whole;
   }
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     if constexpr (alternatives) {  // A ∩ (B ∪ C) = (A ∩ B) ∪ (A ∩ C), and the reach of a union is the union of reaches
       for_each_alternative([&](const auto& mask) { mask.reach(q, f); });
     } else if constexpr ((detail::banded<Parts> && ...)) {
@@ -138,11 +137,11 @@ struct all_of {
   }
   /// g(mask) for masks without any_of whose union is this one.
   template <class G>
-  SEQPAR_HD constexpr void for_each_alternative(G&& g) const {
+  constexpr void for_each_alternative(G&& g) const {
     expand<0>(g);
   }
 
-  SEQPAR_HD constexpr auto bound(index_t q_tokens, index_t k_tokens) const {
+  constexpr auto bound(index_t q_tokens, index_t k_tokens) const {
     return std::apply([&](const auto&... part) { return seqpar::all_of(seqpar::bound(part, q_tokens, k_tokens)...); },
                       parts);
   }
@@ -157,18 +156,18 @@ struct all_of {
     tell_padding(q, k);
     return std::apply([&](const auto&... part) { return detail::first_misfit(q, k, part...); }, parts);
   }
-  SEQPAR_HD constexpr void tell_padding(padded_length& q, padded_length& k) const {
+  constexpr void tell_padding(padded_length& q, padded_length& k) const {
     std::apply([&](const auto&... part) { (detail::tell_padding_of(part, q, k), ...); }, parts);
   }
   friend constexpr bool operator==(const all_of&,
                                    const all_of&) requires(std::equality_comparable<Parts>&&...) = default;
 
  private:
-  SEQPAR_HD constexpr auto narrowed(index_t q) const {
+  constexpr auto narrowed(index_t q) const {
     return std::apply([&](const auto&... part) { return (detail::list_or_all(part, q) & ...); }, parts);
   }
   template <std::size_t At, class G, class... Leaves>
-  SEQPAR_HD constexpr void expand(G& g, const Leaves&... leaves) const {
+  constexpr void expand(G& g, const Leaves&... leaves) const {
     if constexpr (At == sizeof...(Parts))
       g(all_of<Leaves...>(leaves...));
     else
@@ -176,9 +175,9 @@ struct all_of {
   }
   template <class M>
   static constexpr bool opaque = !listed_mask<M> && has_reach<M>;
-  SEQPAR_HD static constexpr bool opaque_with_reach() { return (opaque<Parts> || ...); }
+  static constexpr bool opaque_with_reach() { return (opaque<Parts> || ...); }
   template <class M, class F>
-  SEQPAR_HD static constexpr bool reach_of_opaque(const M& part, interval q, F& f) {
+  static constexpr bool reach_of_opaque(const M& part, interval q, F& f) {
     if constexpr (opaque<M>) part.reach(q, f);
     return opaque<M>;
   }
@@ -191,7 +190,7 @@ struct all_of {
 template <attention_mask... Parts>
 struct any_of {
   std::tuple<Parts...> parts;
-  SEQPAR_HD constexpr explicit(sizeof...(Parts) == 1) any_of(Parts... given) : parts(given...) {}
+  constexpr explicit(sizeof...(Parts) == 1) any_of(Parts... given) : parts(given...) {}
 
   static constexpr bool listed = (listed_mask<Parts> && ...);
   static constexpr bool alternatives = true;
@@ -202,20 +201,19 @@ struct any_of {
       return 0;
   }();
 
-  SEQPAR_HD constexpr bool allows(index_t q, index_t k) const {
+  constexpr bool allows(index_t q, index_t k) const {
     return std::apply([&](const auto&... part) { return (part.allows(q, k) || ...); }, parts);
   }
-  SEQPAR_HD constexpr auto key_list(index_t q) const requires listed {
+  constexpr auto key_list(index_t q) const requires listed {
     return std::apply([&](const auto&... part) { return (seqpar::key_list(part, q) | ...); }, parts);
   }
-  SEQPAR_HD constexpr interval_pair key_intervals(index_t q) const requires(listed&& max_intervals <= 2) {
+  constexpr interval_pair key_intervals(index_t q) const requires(listed&& max_intervals <= 2) {
     return *key_list(q).pair();
   }
-  SEQPAR_HD constexpr std::optional<interval_pair> try_key_intervals(index_t q) const
-      requires(listed && (max_intervals > 2)) {
+  constexpr std::optional<interval_pair> try_key_intervals(index_t q) const requires(listed && (max_intervals > 2)) {
     return key_list(q).pair();
   }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const {
+  constexpr cover covers(interval q, interval k) const {
     cover whole = cover::none;
     const auto join = [&](cover part) {
       if (part == cover::all) whole = cover::all;
@@ -226,16 +224,16 @@ struct any_of {
     return whole;
   }
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     std::apply([&](const auto&... part) { (seqpar::reach(part, q, unbounded, f), ...); }, parts);
   }
   /// g(mask) for masks without any_of whose union is this one.
   template <class G>
-  SEQPAR_HD constexpr void for_each_alternative(G&& g) const {
+  constexpr void for_each_alternative(G&& g) const {
     std::apply([&](const auto&... part) { (detail::for_each_alternative(part, g), ...); }, parts);
   }
 
-  SEQPAR_HD constexpr auto bound(index_t q_tokens, index_t k_tokens) const {
+  constexpr auto bound(index_t q_tokens, index_t k_tokens) const {
     return std::apply([&](const auto&... part) { return seqpar::any_of(seqpar::bound(part, q_tokens, k_tokens)...); },
                       parts);
   }

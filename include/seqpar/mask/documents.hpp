@@ -50,11 +50,11 @@ struct documents {
     return {end, end};
   }
   SEQPAR_HD constexpr interval_pair key_intervals(index_t q) const { return make_intervals(band(q)); }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const {
+  constexpr cover covers(interval q, interval k) const {
     return covers_by(q, k, [](index_t, interval, interval) { return cover::all; });
   }
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     interval open{};
     for_each_touched(q, [&](index_t d, interval) {
       if (!k_span(d).empty()) detail::append_piece(open, k_span(d), f);
@@ -64,7 +64,7 @@ struct documents {
 
   /// f(document, its queries in q) for every document with a query in q; O(log count + documents touched).
   template <class F>
-  SEQPAR_HD constexpr void for_each_touched(interval q, F&& f) const {
+  constexpr void for_each_touched(interval q, F&& f) const {
     for (index_t d = of_query(q.lo); d < count() && q_span(d).lo < q.hi; ++d) {
       const interval part = intersection(q, q_span(d));
       if (!part.empty()) f(d, part);
@@ -72,7 +72,7 @@ struct documents {
   }
   /// The cover of q × k where f(document, queries, keys) → cover tells it inside one document.
   template <class F>
-  SEQPAR_HD constexpr cover covers_by(interval q, interval k, F&& f) const {
+  constexpr cover covers_by(interval q, interval k, F&& f) const {
     const index_t first = detail::greater(of_query(q.lo), of_key(k.lo));
     for (index_t d = first; d < count() && q_span(d).lo < q.hi && k_span(d).lo < k.hi; ++d) {
       const interval queries = intersection(q, q_span(d)), keys = intersection(k, k_span(d));
@@ -135,12 +135,12 @@ struct within {
     else
       return 0;
   }();
-  SEQPAR_HD constexpr bool allows(index_t q, index_t k) const {
+  constexpr bool allows(index_t q, index_t k) const {
     const index_t d = docs.of_query(q);
     if (d >= docs.count() || !docs.k_span(d).contains(k)) return false;
     return inner_of(d).allows(q - docs.q_span(d).lo, k - docs.k_span(d).lo);
   }
-  SEQPAR_HD constexpr auto key_list(index_t q) const requires listed_mask<Inner> {
+  constexpr auto key_list(index_t q) const requires listed_mask<Inner> {
     interval_list<max_intervals> keys;
     const index_t d = docs.of_query(q);
     if (d >= docs.count()) return keys;
@@ -149,20 +149,20 @@ struct within {
     for (int i = 0; i < local.count; ++i) keys.add(placed(local.items[i], span));
     return keys;
   }
-  SEQPAR_HD constexpr interval_pair key_intervals(index_t q) const requires(listed_mask<Inner>&& max_intervals <= 2) {
+  constexpr interval_pair key_intervals(index_t q) const requires(listed_mask<Inner>&& max_intervals <= 2) {
     return *key_list(q).pair();
   }
-  SEQPAR_HD constexpr std::optional<interval_pair> try_key_intervals(index_t q) const
+  constexpr std::optional<interval_pair> try_key_intervals(index_t q) const
       requires(listed_mask<Inner> && (max_intervals > 2)) {
     return key_list(q).pair();
   }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const {
+  constexpr cover covers(interval q, interval k) const {
     return docs.covers_by(q, k, [&](index_t d, interval queries, interval keys) {
       return seqpar::covers(inner_of(d), moved(queries, -docs.q_span(d).lo), moved(keys, -docs.k_span(d).lo));
     });
   }
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     docs.for_each_touched(q, [&](index_t d, interval queries) {
       const interval span = docs.k_span(d);
       seqpar::reach(inner_of(d), moved(queries, -docs.q_span(d).lo), span.size(),
@@ -187,11 +187,11 @@ struct within {
   friend constexpr bool operator==(const within&, const within&) = default;
 
  private:
-  SEQPAR_HD constexpr auto inner_of(index_t d) const {
+  constexpr auto inner_of(index_t d) const {
     return seqpar::bound(inner, docs.q_span(d).size(), docs.k_span(d).size());
   }
-  SEQPAR_HD static constexpr interval moved(interval x, index_t by) { return {x.lo + by, x.hi + by}; }
-  SEQPAR_HD static constexpr interval placed(interval local, interval span) {
+  static constexpr interval moved(interval x, index_t by) { return {x.lo + by, x.hi + by}; }
+  static constexpr interval placed(interval local, interval span) {
     return moved(intersection(local, {0, span.size()}), span.lo);
   }
 };

@@ -17,12 +17,12 @@ struct first_keys {
   SEQPAR_HD constexpr bool allows(index_t, index_t k) const { return k < count; }
   SEQPAR_HD constexpr interval band(index_t) const { return {0, count}; }
   SEQPAR_HD constexpr interval_pair key_intervals(index_t q) const { return make_intervals(band(q)); }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
+  constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     detail::band_reach(*this, q, f);
   }
-  SEQPAR_HD constexpr const char* problem() const {
+  constexpr const char* problem() const {
     return count < 0 ? "first_keys: count counts keys; give 0 or more" : nullptr;
   }
   friend constexpr bool operator==(first_keys, first_keys) = default;

@@ -15,9 +15,9 @@ struct full {
   SEQPAR_HD constexpr bool allows(index_t, index_t) const { return true; }
   SEQPAR_HD constexpr interval band(index_t) const { return {0, unbounded}; }
   SEQPAR_HD constexpr interval_pair key_intervals(index_t q) const { return make_intervals(band(q)); }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
+  constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     detail::band_reach(*this, q, f);
   }
   friend constexpr bool operator==(full, full) = default;

@@ -19,7 +19,7 @@ struct interval_list {
   int count = 0;
 
   /// Adds an interval that starts no earlier than the last one.
-  SEQPAR_HD constexpr void add(interval x) {
+  constexpr void add(interval x) {
     if (x.empty()) return;
     if (count > 0 && x.lo <= items[count - 1].hi) {
       items[count - 1].hi = detail::greater(items[count - 1].hi, x.hi);
@@ -28,7 +28,7 @@ struct interval_list {
     }
   }
   /// The two intervals, if there are no more.
-  SEQPAR_HD constexpr std::optional<interval_pair> pair() const {
+  constexpr std::optional<interval_pair> pair() const {
     if (count > 2) return std::nullopt;
     if constexpr (N == 1)
       return interval_pair{items[0], {}};
@@ -39,7 +39,7 @@ struct interval_list {
 
 /// Union.
 template <int A, int B>
-SEQPAR_HD constexpr interval_list<A + B> operator|(const interval_list<A>& a, const interval_list<B>& b) {
+constexpr interval_list<A + B> operator|(const interval_list<A>& a, const interval_list<B>& b) {
   interval_list<A + B> c;
   for (int i = 0, j = 0; i < a.count || j < b.count;)
     c.add(j == b.count || (i < a.count && a.items[i].lo <= b.items[j].lo) ? a.items[i++] : b.items[j++]);
@@ -48,7 +48,7 @@ SEQPAR_HD constexpr interval_list<A + B> operator|(const interval_list<A>& a, co
 
 /// Intersection: sweeping two lists, each step ends one interval, so A + B − 1 pieces are the most.
 template <int A, int B>
-SEQPAR_HD constexpr interval_list<A + B - 1> operator&(const interval_list<A>& a, const interval_list<B>& b) {
+constexpr interval_list<A + B - 1> operator&(const interval_list<A>& a, const interval_list<B>& b) {
   interval_list<A + B - 1> c;
   for (int i = 0, j = 0; i < a.count && j < b.count;) {
     c.add(intersection(a.items[i], b.items[j]));
@@ -82,7 +82,7 @@ inline constexpr int max_intervals_of = [] {
 
 /// The keys that q may see, unclipped, as a list.
 template <listed_mask M>
-SEQPAR_HD constexpr auto key_list(const M& mask, index_t q) {
+constexpr auto key_list(const M& mask, index_t q) {
   if constexpr (detail::has_key_list<M>) {
     return mask.key_list(q);
   } else {
@@ -97,7 +97,7 @@ SEQPAR_HD constexpr auto key_list(const M& mask, index_t q) {
 /// The keys of q where they fit in two intervals; nullopt where they do not or the mask knows no intervals. A plan may
 /// use intervals if every query answers.
 template <attention_mask M>
-SEQPAR_HD constexpr std::optional<interval_pair> try_key_intervals(const M& mask, index_t q) {
+constexpr std::optional<interval_pair> try_key_intervals(const M& mask, index_t q) {
   if constexpr (interval_mask<M>) {
     const interval_pair said = mask.key_intervals(q);
     return make_intervals(said.first, said.second);
@@ -113,7 +113,7 @@ SEQPAR_HD constexpr std::optional<interval_pair> try_key_intervals(const M& mask
 namespace detail {
 /// The union of list_of(q) over the queries of a span; pieces that touch are handed on as one where they are near.
 template <class ListOf, class F>
-SEQPAR_HD constexpr void list_reach(interval q, ListOf&& list_of, F&& f) {
+constexpr void list_reach(interval q, ListOf&& list_of, F&& f) {
   auto open = list_of(q.lo);
   constexpr int slots = static_cast<int>(sizeof(open.items) / sizeof(interval));
   int oldest = 0;

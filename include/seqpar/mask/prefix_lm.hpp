@@ -17,12 +17,12 @@ struct prefix_lm {
   SEQPAR_HD constexpr bool allows(index_t q, index_t k) const { return k < prefix || k <= q; }
   SEQPAR_HD constexpr interval band(index_t q) const { return {0, detail::greater(prefix, q + 1)}; }
   SEQPAR_HD constexpr interval_pair key_intervals(index_t q) const { return make_intervals(band(q)); }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
+  constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     detail::band_reach(*this, q, f);
   }
-  SEQPAR_HD constexpr const char* problem() const {
+  constexpr const char* problem() const {
     return prefix < 0 ? "prefix_lm: prefix counts keys; give 0 or more" : nullptr;
   }
   friend constexpr bool operator==(prefix_lm, prefix_lm) = default;

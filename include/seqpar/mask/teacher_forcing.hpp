@@ -37,7 +37,7 @@ struct teacher_forcing {
     if (q >= 2 * m) return {};
     return make_intervals({0, start_of(q - m)}, {m + start_of(q - m), m + end_of(q - m)});
   }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const {
+  constexpr cover covers(interval q, interval k) const {
     const index_t m = clean;
     const interval cq = intersection(q, {0, m}), ck = intersection(k, {0, m});
     const interval nq = inside(intersection(q, {m, 2 * m})), nk = inside(intersection(k, {m, 2 * m}));
@@ -55,7 +55,7 @@ struct teacher_forcing {
     return all ? cover::all : any ? cover::some : cover::none;
   }
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     const index_t m = clean;
     const interval cq = intersection(q, {0, m}), nq = inside(intersection(q, {m, 2 * m}));
     const index_t seen = detail::greater(cq.empty() ? 0 : end_of(cq.hi - 1), nq.empty() ? 0 : start_of(nq.hi - 1));
@@ -64,7 +64,7 @@ struct teacher_forcing {
     if (!keys.first.empty()) f(keys.first);
     if (!keys.second.empty()) f(keys.second);
   }
-  SEQPAR_HD constexpr const char* problem() const {
+  constexpr const char* problem() const {
     if (clean < 0 || clean > unbounded / 2) return "teacher_forcing: clean counts tokens; give 0 or more";
     return block < 1 ? "teacher_forcing: block counts tokens; give 1 or more" : nullptr;
   }

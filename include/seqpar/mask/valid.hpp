@@ -19,16 +19,16 @@ struct valid {
   /// A padded query's band is empty at the upper end, so that the lower end still ascends.
   SEQPAR_HD constexpr interval band(index_t q) const { return {q < queries ? index_t{0} : index_t{keys}, keys}; }
   SEQPAR_HD constexpr interval_pair key_intervals(index_t q) const { return make_intervals(band(q)); }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
+  constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     if (q.lo < queries && keys > 0) f(interval{0, keys});
   }
-  SEQPAR_HD constexpr void tell_padding(padded_length& q, padded_length& k) const {
+  constexpr void tell_padding(padded_length& q, padded_length& k) const {
     q.real = detail::lesser(q.real, queries);
     k.real = detail::lesser(k.real, keys);
   }
-  SEQPAR_HD constexpr const char* problem() const {
+  constexpr const char* problem() const {
     return queries < 0 || keys < 0 ? "valid: queries and keys count tokens; give 0 or more" : nullptr;
   }
   friend constexpr bool operator==(valid, valid) = default;

@@ -27,17 +27,17 @@ struct window {
     return {detail::greater(0, centre - before), centre + after + 1};
   }
   SEQPAR_HD constexpr interval_pair key_intervals(index_t q) const { return make_intervals(band(q)); }
-  SEQPAR_HD constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
+  constexpr cover covers(interval q, interval k) const { return detail::band_covers(*this, q, k); }
   /// Neighbouring queries' bands always touch, so the hull is exact and O(1).
   template <class F>
-  SEQPAR_HD constexpr void reach(interval q, F&& f) const {
+  constexpr void reach(interval q, F&& f) const {
     const interval hull{band(q.lo).lo, band(q.hi - 1).hi};
     if (!hull.empty()) f(hull);
   }
-  SEQPAR_HD constexpr window bound(index_t q_tokens, index_t k_tokens) const {
+  constexpr window bound(index_t q_tokens, index_t k_tokens) const {
     return {left, right, align, detail::diagonal_offset(align, q_tokens, k_tokens)};
   }
-  SEQPAR_HD constexpr const char* problem() const {
+  constexpr const char* problem() const {
     return left < 0 || right < 0 ? "window: left and right count keys; give 0 or more" : nullptr;
   }
   friend constexpr bool operator==(window, window) = default;

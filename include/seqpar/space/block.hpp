@@ -2,6 +2,8 @@
 // Bytes in a strided pattern: what copies, adds and messages are of.
 #pragma once
 
+#include <cstdint>
+
 #include <seqpar/types.hpp>
 
 namespace seqpar {
@@ -19,6 +21,11 @@ struct block {
   constexpr bool dense_rows() const { return columns <= 1 || column_stride == column_bytes; }
   /// Is the whole block one piece of memory?
   constexpr bool dense() const { return dense_rows() && (rows <= 1 || row_stride == columns * column_bytes); }
+};
+
+/// Four bytes, and where they go: word `at` of some memory.
+struct placed_word {
+  std::uint32_t at, value;
 };
 
 /// `bytes` contiguous bytes. A const pointer is accepted for sending; nothing is written through it.

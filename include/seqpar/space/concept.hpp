@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <span>
 
 #include <seqpar/space/host.hpp>
 
@@ -20,21 +21,34 @@ inline namespace v0_1 {
 ///                                 rounding
 ///   row_dots(x, y, minus, to)     to[b, h, t] = Σ_d x[b, t, h, d]·y[b, t, h, d] − minus[b, h, t], in fp32; minus may
 ///                                 be null
+///   merge(to, from)               states of rows: to ← what has been seen by either. With M = max(to.max, from.max):
+///                                 acc ← e^(max−M)·acc + e^(from.max−M)·from.acc, sum alike, max ← M; −∞ saw nothing
 ///   upload(to, from, bytes)       from host memory that may be reused at once; for prepare
 ///   outcome()                     ok, or the first of these calls that failed
 ///   finish()                      waits until all is done; for prepare
 ///   problem_of(p)                 optional: nullptr, or why this memory is not for this space
+///
+/// For decode, unless on the host: merge takes results, too, whose sums are null: max is the lse, and the average goes
+/// to to.acc; and
+///
+///   put(to, words)                word words[i].at of `to` = words[i].value; `words` may be reused at once
 template <class S>
 concept space = requires(const S& s, const block& b, const rows_view<const float>& x, const heads_view<const float>& y,
-                         const heads_view<float>& z, void* to, const void* from, index_t n) {
+                         const heads_view<float>& z, const state_rows& states, void* to, const void* from, index_t n) {
   s.copy(b, b);
   s.zero(b);
   s.fill(b, n);
   s.template store<float, float>(b, b, write::assign);
   s.row_dots(x, x, y, z);
+  s.merge(states, states);
   s.upload(to, from, n);
   { s.outcome() } -> std::same_as<status>;
   { s.finish() } -> std::same_as<status>;
+};
+
+template <class S>
+concept decoding_space = space<S> && requires(const S& s, void* to, std::span<const placed_word> words) {
+  s.put(to, words);
 };
 
 namespace detail {

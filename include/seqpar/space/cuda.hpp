@@ -134,7 +134,7 @@ inline cudaError_t copy_block(const block& to, const block& from, cudaStream_t s
 /// What `compute` is given in the order of the calls. Copies and zeros come from the runtime; sums need kernels.
 class stream_space {
  public:
-  explicit stream_space(const on_stream& s) : stream_(s.compute) {}
+  explicit stream_space(const on_stream& s) : stream_(s.compute), exchange_(s.exchange) {}
 
   void copy(const block& to, const block& from) const { note(copy_block(to, from, stream_)); }
   void zero(const block& at) const {
@@ -164,20 +164,35 @@ class stream_space {
                 const heads_view<float>&) const {
     needs_kernels<X>();
   }
+  template <std::same_as<state_rows> States>
+  void merge(const States&, const States&) const {
+    needs_kernels<States>();
+  }
   void upload(void* to, const void* from, index_t bytes) const {
     if (bytes > 0) note(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_));
   }
   /// Memory of the host alone is out of these streams' reach, unless the device reads through the host's page tables.
-  static const char* problem_of(const void* p) {
+  /// Streams of another device than the current one are told from CUDA 12.8 on; before, by the first call that fails.
+  const char* problem_of(const void* p) const {
     cudaPointerAttributes at{};
     int device = 0, reads_pageable = 0;
+#if CUDART_VERSION >= 12080
+    for (cudaStream_t s : {stream_, exchange_})
+      if (int of = 0;
+          s && cudaGetDevice(&device) == cudaSuccess && cudaStreamGetDevice(s, &of) == cudaSuccess && of != device)
+        return "cuda: a stream belongs to another device than the current one; call cudaSetDevice before";
+#endif
     if (cudaPointerGetAttributes(&at, p) != cudaSuccess || at.type != cudaMemoryTypeUnregistered) return nullptr;
     if (cudaGetDevice(&device) == cudaSuccess)
       cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess, device);
     return reads_pageable ? nullptr : "cuda: a buffer is host memory; give memory of the device";
   }
-  status outcome() const { return status_of(first_, "cuda: a call of the runtime failed"); }
-  cudaError_t first_error() const { return first_; }
+  status outcome() const {
+    return status_of(first_, "cuda: a call of the runtime failed");
+  }
+  cudaError_t first_error() const {
+    return first_;
+  }
   status finish() const {
     note(cudaStreamSynchronize(stream_));
     return outcome();
@@ -187,7 +202,7 @@ class stream_space {
   void note(cudaError_t e) const {
     if (first_ == cudaSuccess) first_ = e;
   }
-  cudaStream_t stream_;
+  cudaStream_t stream_, exchange_;
 
  private:
   template <class T>

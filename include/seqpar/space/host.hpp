@@ -2,6 +2,7 @@
 // Host memory, worked on by the calling thread.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -82,6 +83,21 @@ class host_space {
           float sum = 0;
           for (index_t d = 0; d < x.dim(); ++d) sum += static_cast<float>(a[d]) * static_cast<float>(c[d]);
           to.at(b, h, t) = sum - (minus.pointer ? minus.at(b, h, t) : 0.f);
+        }
+  }
+  void merge(const state_rows& to, const state_rows& from) const {
+    for (index_t b = 0; b < to.acc.batch(); ++b)
+      for (index_t h = 0; h < to.acc.heads(); ++h)
+        for (index_t t = 0; t < to.acc.tokens(); ++t) {
+          float &max = to.max.at(b, h, t), &sum = to.sum.at(b, h, t);
+          const float other = from.max.at(b, h, t);
+          if (other == -HUGE_VALF) continue;  // it saw nothing
+          const float top = max > other ? max : other, keep = std::exp(max - top), add = std::exp(other - top);
+          float* acc = to.acc.row(b, t, h);
+          const float* part = from.acc.row(b, t, h);
+          for (index_t d = 0; d < to.acc.dim(); ++d) acc[d] = keep * acc[d] + add * part[d];
+          sum = keep * sum + add * from.sum.at(b, h, t);
+          max = top;
         }
   }
   void upload(void* to, const void* from, index_t bytes) const {

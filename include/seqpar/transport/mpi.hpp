@@ -189,7 +189,9 @@ class transport {
   }
 
   status wait_until(group_type& g, detail::instant until) const noexcept {
-    detail::patience patience(world_->spin_);
+    index_t bytes = 0;
+    for (const message& m : g.list_.messages()) bytes += m.data.bytes();
+    detail::patience patience(world_->spin_, bytes);
     while (g.state_ == group_type::state::under_way) {
       const index_t before = g.pending_;
       if (const status wrong = take_finished(g); !wrong.ok()) return wrong;
@@ -199,8 +201,8 @@ class transport {
         patience.reset();
       } else {
         const bool late = detail::passed(until);
-        if (patience.pause() || late)
-          if (const status s = world_->hear([&] { return g.waits(); }); !s.ok()) return give_up(g, s);
+        if (!patience.pause() && !late) continue;
+        if (const status s = world_->hear([&] { return g.waits(); }); !s.ok()) return give_up(g, s);
         doubt(g);
         if (late) return too_late(g);
       }

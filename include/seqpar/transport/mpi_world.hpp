@@ -35,7 +35,8 @@ struct options {
   /// How long a wait that names no deadline may last; none: for ever.
   std::optional<std::chrono::nanoseconds> deadline{};
   after_failure then = after_failure::end_job;
-  /// A wait asks MPI again and again for so long, then every 50 µs. Longer pays where every rank has a core of its own.
+  /// A wait asks MPI again and again for so long, and as long for each 4 MiB of its group (MPI moves a large message
+  /// while it is asked), then every 50 µs. Longer pays where every rank has a core of its own.
   std::chrono::nanoseconds spin = std::chrono::milliseconds(10);
 };
 
@@ -51,13 +52,16 @@ using seqpar::detail::passed;
 /// How a rank that must ask again and again leaves its core to others.
 class patience {
  public:
-  explicit patience(std::chrono::nanoseconds spin) : spin_(spin) {}
+  /// bytes: that are awaited. MPI moves a large message while it is asked: the more there is, the longer.
+  explicit patience(std::chrono::nanoseconds spin, index_t bytes = 0)
+      : spin_(spin * (1 + bytes / (index_t{4} << 20))), looks_(64 + bytes / 4096) {}
   void reset() { since_ = clock::now(); }
   /// Returns whether there is time to look at other things.
   bool pause() {
+    if (++turns_ < looks_) return false;  // much comes at once, and to yield takes longer than to look
     if (clock::now() - since_ < spin_) {
       std::this_thread::yield();
-      return ++turns_ % 256 == 0;
+      return turns_ % 256 == 0;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     return true;
@@ -66,7 +70,7 @@ class patience {
  private:
   std::chrono::nanoseconds spin_;
   clock::time_point since_ = clock::now();
-  std::uint64_t turns_ = 0;
+  index_t looks_, turns_ = 0;
 };
 
 /// What a rank tells all others when something has failed.

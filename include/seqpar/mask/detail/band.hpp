@@ -26,7 +26,7 @@ concept banded = requires(const M& mask, index_t q) {
 
 /// O(1): the first and the last query bound all between them.
 template <banded M>
-SEQPAR_HD constexpr cover band_covers(const M& mask, interval q, interval k) {
+constexpr cover band_covers(const M& mask, interval q, interval k) {
   const interval first = mask.band(q.lo), last = mask.band(q.hi - 1);
   if (last.lo <= k.lo && k.hi <= first.hi) return cover::all;
   if (last.hi <= k.lo || k.hi <= first.lo) return cover::none;
@@ -35,7 +35,7 @@ SEQPAR_HD constexpr cover band_covers(const M& mask, interval q, interval k) {
 
 /// Appends x to pieces that come in ascending order of lo; `open` is the last one, not yet handed to f.
 template <class F>
-SEQPAR_HD constexpr void append_piece(interval& open, interval x, F& f) {
+constexpr void append_piece(interval& open, interval x, F& f) {
   if (!open.empty() && x.lo <= open.hi) {
     open.hi = greater(open.hi, x.hi);
   } else {
@@ -45,7 +45,7 @@ SEQPAR_HD constexpr void append_piece(interval& open, interval x, F& f) {
 }
 
 template <banded M, class F>
-SEQPAR_HD constexpr void band_pieces(const M& mask, interval q, interval first, interval last, interval& open, F& f) {
+constexpr void band_pieces(const M& mask, interval q, interval first, interval last, interval& open, F& f) {
   if (last.hi <= first.lo) return;
   if (!first.empty() && !last.empty() && last.lo <= first.hi) return append_piece(open, {first.lo, last.hi}, f);
   const index_t middle = q.lo + q.size() / 2;  // a span of one query has ended above
@@ -56,7 +56,7 @@ SEQPAR_HD constexpr void band_pieces(const M& mask, interval q, interval first, 
 /// Exact. Where the bands of the first and last query touch, their hull is the answer; else the span is halved: about
 /// span / band width steps.
 template <banded M, class F>
-SEQPAR_HD constexpr void band_reach(const M& mask, interval q, F&& f) {
+constexpr void band_reach(const M& mask, interval q, F&& f) {
   interval open{};
   band_pieces(mask, q, mask.band(q.lo), mask.band(q.hi - 1), open, f);
   if (!open.empty()) f(open);
