@@ -31,6 +31,7 @@ struct contender {
   const char* name;
   mesh_shape team;
   schedule order;
+  index_t window = 0;
 };
 
 /// The first is what the others are compared with.
@@ -41,6 +42,7 @@ std::vector<contender> contenders(int per_node) {
   const mesh_shape ring_inside{.ring = per_node, .all_to_all = 2, .inside = axis::ring};
   return {{"ring, pass_along", ring, schedule::pass_along},
           {"ring, direct", ring, schedule::direct},
+          {"ring, double ring", ring, schedule::double_ring, per_node},
           {"all-to-all", exchange, schedule::direct},
           {"mesh, all-to-all inside, pass_along", heads_inside, schedule::pass_along},
           {"mesh, all-to-all inside, direct", heads_inside, schedule::direct},
@@ -60,7 +62,11 @@ class part {
                                        {.tokens = w.tokens, .ranks = c.team.all_to_all},
                                        c.team.inside},
             causal{}, {.batch = w.batch, .heads = w.heads, .kv_heads = w.kv_heads, .head_dim = w.head_dim},
-            {.passes = forward_backward, .schedule = c.order, .check = check})),
+            {.passes = forward_backward,
+             .schedule = c.order,
+             .window = c.window,
+             .moves = {side::keys, side::keys},  // whatever the shape: only who is near differs
+             .check = check})),
         memory_(plan_.memory()),
         w_(w) {
     plan_.prepare(memory_, on_host{});
