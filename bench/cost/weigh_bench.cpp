@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What it costs to weigh a candidate: microseconds for 1000 documents on 8 ranks, and for ten million tokens on 1024.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <seqpar/cost/balanced.hpp>
+#include <seqpar/cost/weigh.hpp>
+#include <seqpar/cost/work.hpp>
+#include <seqpar/layout/striped.hpp>
+
+namespace {
+
+using namespace seqpar;
+
+constexpr attention_shape shape{.heads = 64, .kv_heads = 8, .head_dim = 128};
+
+std::vector<index_t> thousand_documents() {
+  std::vector<index_t> lengths;
+  std::uint32_t state = 1;
+  for (int i = 0; i < 1000; ++i) {
+    state = state * 1664525u + 1013904223u;
+    lengths.push_back(100 + state % 2000);
+  }
+  return pack(lengths);
+}
+
+template <class Mask>
+void weigh_one(benchmark::State& state, const mesh_shape& team, const dealt& layout, const Mask& mask, int per_node) {
+  const machine m{.flops = 4e14, .inside = {5e-6, 2e11}, .across = {1e-5, 5e10}, .ranks_per_node = per_node};
+  const mask_pieces pieces(mask, layout.token_count(), layout.token_count());
+  for (auto _ : state)
+    benchmark::DoNotOptimize(
+        weigh<bfloat16>("", team, layout, mask, shape, m, {.passes = forward_backward}, pieces).least);
+  state.counters["pieces"] = static_cast<double>(pieces.pieces().size());
+}
+
+void documents_on_8(benchmark::State& state, const char* name, int per_node) {
+  const std::vector<index_t> bounds = thousand_documents();
+  const within mask{documents{bounds}, causal{}};
+  const index_t n = bounds.back();
+  const std::string which = name;
+  const dealt layout = which == "contiguous" ? dealt::from(contiguous{.tokens = n, .ranks = 8})
+                       : which == "zigzag"   ? dealt::from(zigzag{.tokens = n, .ranks = 8})
+                       : which == "striped"  ? dealt::from(striped{.tokens = n, .ranks = 8})
+                                             : balanced(mask, {.tokens = n, .ranks = 8, .granule = n / 512});
+  weigh_one(state, {8, 1}, layout, mask, per_node);
+}
+BENCHMARK_CAPTURE(documents_on_8, contiguous, "contiguous", 0)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(documents_on_8, zigzag, "zigzag", 0)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(documents_on_8, striped, "striped", 0)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(documents_on_8, balanced, "balanced", 0)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(documents_on_8, zigzag_two_nodes, "zigzag", 4)->Unit(benchmark::kMicrosecond);
+
+void pieces_of_documents(benchmark::State& state) {
+  const std::vector<index_t> bounds = thousand_documents();
+  for (auto _ : state)
+    benchmark::DoNotOptimize(mask_pieces(within{documents{bounds}, causal{}}, bounds.back(), bounds.back()).pieces());
+}
+BENCHMARK(pieces_of_documents)->Unit(benchmark::kMicrosecond);
+
+void solver_on_documents(benchmark::State& state) {
+  const std::vector<index_t> bounds = thousand_documents();
+  for (auto _ : state)
+    benchmark::DoNotOptimize(balanced(within{documents{bounds}, causal{}},
+                                      {.tokens = bounds.back(), .ranks = 8, .granule = bounds.back() / 512})
+                                 .token_count());
+}
+BENCHMARK(solver_on_documents)->Unit(benchmark::kMicrosecond);
+
+void ten_million_on_1024(benchmark::State& state) {
+  weigh_one(state, {1024, 1}, dealt::from(zigzag{.tokens = 10'000'000, .ranks = 1024}), causal{}, 8);
+}
+BENCHMARK(ten_million_on_1024)->Unit(benchmark::kMillisecond);
+
+void work_matrix_on_1024(benchmark::State& state) {
+  const mask_pieces pieces(causal{}, 10'000'000, 10'000'000);
+  const zigzag layout{.tokens = 10'000'000, .ranks = 1024};
+  for (auto _ : state) {
+    const needs n({1024, 1}, layout, layout, causal{}, shape, pieces);
+    benchmark::DoNotOptimize(work(n, pieces).total());
+  }
+}
+BENCHMARK(work_matrix_on_1024)->Unit(benchmark::kMillisecond);
+
+}  // namespace

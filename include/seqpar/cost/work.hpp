@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How many (query, key) pairs each member of a ring attends to, against whose keys.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <seqpar/cost/needs.hpp>
+
+namespace seqpar {
+inline namespace v0_1 {
+
+namespace detail {
+
+/// Runs of several owners, found by position.
+class owned_runs {
+ public:
+  void add(const run& r, int owner) {
+    if (r.count > 0) list_.push_back({ascending(r), owner});
+  }
+  void finish() {
+    std::sort(list_.begin(), list_.end(), [](const one& a, const one& b) { return a.rows.first < b.rows.first; });
+    index_t reach = -1;
+    for (one& x : list_) x.reach = reach = std::max(reach, x.rows.at(x.rows.count - 1));
+  }
+  /// f(run, owner) for the runs that begin before `hull` ends and do not end before it begins.
+  template <class F>
+  void for_each_near(interval hull, F&& f) const {
+    auto x = std::partition_point(list_.begin(), list_.end(), [&](const one& o) { return o.reach < hull.lo; });
+    for (; x != list_.end() && x->rows.first < hull.hi; ++x) f(x->rows, x->owner);
+  }
+
+ private:
+  struct one {
+    run rows;
+    int owner;
+    index_t reach = 0;  ///< the furthest row of this run and those before it
+  };
+  std::vector<one> list_;
+};
+
+}  // namespace detail
+
+/// pairs(w, o) = |{ (q, k) : q a query of ring member w, k a key of o, q may see k }|: the work of hop w − o of the
+/// ring, in pairs for each query head. Joint keys are column `joint`.
+///
+/// Steps: pieces of the mask × runs of a ring member's queries × runs of keys that a piece meets.
+class work {
+ public:
+  static constexpr int joint = -1;
+
+  work(const needs& n, const mask_pieces& pieces) : ring_(n.ring_size()), needs_(&n) {
+    pairs_.resize(static_cast<std::size_t>(ring_) * static_cast<std::size_t>(ring_ + 1));
+    detail::owned_runs keys;
+    for (int o = 0; o < ring_; ++o)
+      for (const run& r : n.keys(o)) keys.add(r, o);
+    keys.finish();
+    for (int w = 0; w < ring_; ++w) {
+      index_t& rest = at(w, joint) = n.pairs(w);
+      for (const run& r : n.queries(w))
+        pieces.for_each_part(r, [&](const moving_interval& seen, index_t step, index_t count) {
+          keys.for_each_near({seen.at.lo, seen.after((count - 1) * step).hi}, [&](const run& block, int owner) {
+            const index_t all = detail::sum_rows_below(block, seen.at.hi, seen.hi_moves ? step : 0, count) -
+                                detail::sum_rows_below(block, seen.at.lo, seen.lo_moves ? step : 0, count);
+            at(w, owner) += all;
+            rest -= all;
+          });
+        });
+    }
+  }
+
+  index_t pairs(int w, int o) const { return const_cast<work*>(this)->at(w, o); }
+  index_t pairs(int w) const { return needs_->pairs(w); }
+  index_t total() const {
+    index_t sum = 0;
+    for (int w = 0; w < ring_; ++w) sum += pairs(w);
+    return sum;
+  }
+  /// Over the ring, all rounds together; every all-to-all index has as many, for its own heads.
+  spread over_ring() const {
+    std::vector<index_t> all;
+    for (int w = 0; w < ring_; ++w) all.push_back(pairs(w));
+    return detail::spread_of(all);
+  }
+  /// Of hop `s` (0: the own block, and joint keys) of `direct`.
+  spread over_ring(int s) const {
+    std::vector<index_t> all;
+    for (int w = 0; w < ring_; ++w) all.push_back(pairs(w, (w - s + ring_) % ring_) + (s == 0 ? pairs(w, joint) : 0));
+    return detail::spread_of(all);
+  }
+  /// Σ over hops of the most that one member has to do: a ring whose members wait for each other in every round.
+  double in_step() const {
+    double sum = 0;
+    for (int s = 0; s < ring_; ++s) sum += over_ring(s).most;
+    return sum;
+  }
+
+ private:
+  index_t& at(int w, int o) {
+    const auto size = static_cast<std::size_t>(ring_ + 1);
+    return pairs_[static_cast<std::size_t>(w) * size + static_cast<std::size_t>(o + 1)];
+  }
+
+  int ring_;
+  const needs* needs_;
+  std::vector<index_t> pairs_;
+};
+
+}  // namespace v0_1
+}  // namespace seqpar
