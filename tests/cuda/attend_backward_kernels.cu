@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The gradients of attention, by key intervals and by a functor.
 // expect: 8backward4passI mma.sync.aligned.m16n8k16 ldmatrix.sync cp.async.cg ex2.approx
-// may spill: 8backward4passI.*head_classILi(192|256)E
-// may spill: 8backward10plain_pass
+// machine: 8backward4passI HMMA.16816.F32 LDSM.16.M88.4 LDSM.16.MT88.4 LDGSTS.E.BYPASS.128 MUFU.EX2
 #include <seqpar/cuda/attend_backward.hpp>
 #include <seqpar/cuda/attend_backward_plain.hpp>
 #include <tests/cuda/built.cuh>

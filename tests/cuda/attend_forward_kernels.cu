@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Attention forward, by key intervals and by a functor.
 // expect: attend_forwardI mma.sync.aligned.m16n8k16 ldmatrix.sync cp.async.cg st.global.v4 ex2.approx
-// may spill: attend_forwardI.*head_classILi(192|256)E
-// may spill: attend_forward_plain
+// machine: attend_forwardI HMMA.16816.F32 LDSM.16.M88.4 LDSM.16.MT88.4 LDGSTS.E.BYPASS.128 STG.E.128 MUFU.EX2
 #include <seqpar/cuda/attend_forward.hpp>
 #include <seqpar/cuda/attend_forward_plain.hpp>
 #include <tests/cuda/built.cuh>

@@ -4,6 +4,9 @@
 // expect: fill_bodyILm16E st.global.v4
 // expect: store_body.*Lm[48]EE ld.global.v4 st.global.v4
 // expect: row_dots_body.*Lm[48]EE ld.global.v4 shfl.sync
+// machine: copy_bodyILm16E LDG.E.128 STG.E.128
+// machine: store_body.*Lm[48]EE LDG.E.128 STG.E.128
+// machine: row_dots_body.*Lm[48]EE LDG.E.128 SHFL
 #include <seqpar/cuda/block_kernels.hpp>
 #include <seqpar/cuda/loss_kernels.hpp>
 #include <seqpar/cuda/merge_rows.hpp>

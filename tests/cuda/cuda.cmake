@@ -20,7 +20,9 @@ if(TARGET cuda_on_cpu)
 endif()
 
 find_program(SEQPAR_NVCC nvcc HINTS ${CUDAToolkit_BIN_DIR} ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin)
-mark_as_advanced(SEQPAR_NVCC)
+find_program(SEQPAR_NVDISASM nvdisasm HINTS ${CUDAToolkit_BIN_DIR} ${PROJECT_SOURCE_DIR}/build/tools/nvidia/cu13/bin
+                                           ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin)
+mark_as_advanced(SEQPAR_NVCC SEQPAR_NVDISASM)
 set(why_not "")
 if(NOT SEQPAR_CUDA)
   set(why_not "SEQPAR_CUDA is off")
@@ -63,7 +65,8 @@ foreach(file IN LISTS families)
       COMMENT "nvcc ${family} for sm_${architecture}"
       VERBATIM)
     list(APPEND outputs ${stem}.txt)
-    seqpar_add_script_test(cuda.resources.${family}.sm_${architecture} ${here}/resources.cmake SOURCE=${file} STEM=${stem})
+    seqpar_add_script_test(cuda.resources.${family}.sm_${architecture} ${here}/resources.cmake SOURCE=${file} STEM=${stem}
+                           "NVDISASM=$<$<BOOL:${SEQPAR_NVDISASM}>:${SEQPAR_NVDISASM}>")
     set_tests_properties(cuda.resources.${family}.sm_${architecture} PROPERTIES LABELS cuda)
   endforeach()
 endforeach()
