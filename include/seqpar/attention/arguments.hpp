@@ -3,7 +3,7 @@
 #pragma once
 
 #include <seqpar/attention/shape.hpp>
-#include <seqpar/detail/run_checks.hpp>
+#include <seqpar/exchange/detail/run_checks.hpp>
 #include <seqpar/memory.hpp>
 #include <seqpar/views.hpp>
 

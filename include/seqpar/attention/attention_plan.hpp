@@ -10,7 +10,7 @@
 #include <seqpar/attention/backward.hpp>
 #include <seqpar/attention/buffers.hpp>
 #include <seqpar/attention/forward.hpp>
-#include <seqpar/detail/plan_checks.hpp>
+#include <seqpar/exchange/detail/plan_checks.hpp>
 #include <seqpar/kernel/host_fast.hpp>
 
 namespace seqpar {

@@ -7,7 +7,7 @@
 
 #include <seqpar/attention/arguments.hpp>
 #include <seqpar/attention/shape.hpp>
-#include <seqpar/detail/plan_checks.hpp>
+#include <seqpar/exchange/detail/plan_checks.hpp>
 #include <seqpar/views.hpp>
 
 namespace seqpar {

@@ -8,7 +8,7 @@
 
 #include <seqpar/attention/setup.hpp>
 #include <seqpar/cost/pieces.hpp>
-#include <seqpar/detail/plan_checks.hpp>
+#include <seqpar/exchange/detail/plan_checks.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {

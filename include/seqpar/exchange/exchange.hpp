@@ -7,9 +7,9 @@
 #include <vector>
 
 #include <seqpar/detail/agreement.hpp>
-#include <seqpar/detail/plan_checks.hpp>
-#include <seqpar/detail/run_checks.hpp>
 #include <seqpar/exchange/carry.hpp>
+#include <seqpar/exchange/detail/plan_checks.hpp>
+#include <seqpar/exchange/detail/run_checks.hpp>
 #include <seqpar/exchange/ownership.hpp>
 #include <seqpar/layout/detail/runs.hpp>
 #include <seqpar/memory.hpp>

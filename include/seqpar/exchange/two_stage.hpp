@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <seqpar/detail/whole_rows.hpp>
+#include <seqpar/exchange/detail/whole_rows.hpp>
 #include <seqpar/exchange/item_deal.hpp>
 
 namespace seqpar {
