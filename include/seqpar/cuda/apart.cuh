@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <type_traits>
 
 #include <seqpar/cuda/apart.hpp>
 #include <seqpar/cuda/launch.cuh>
@@ -27,15 +28,23 @@ std::array<void*, 2 * sizeof...(Bodies)> addresses_of(bodies<Bodies...>) {
   return {reinterpret_cast<void*>(&apart::launch<Bodies>)..., reinterpret_cast<void*>(&apart::load_one<Bodies>)...};
 }
 
+/// A plan whose mask is a functor has kernels of intervals, too.
+template <class Kernel, class T, class Out, class Mask>
+constexpr auto attention_bodies() {
+  constexpr auto own = Kernel::template forward_bodies<T, Out, Mask>() + Kernel::template backward_bodies<T, Mask>();
+  if constexpr (std::is_same_v<Mask, by_intervals>)
+    return own;
+  else
+    return own + attention_bodies<Kernel, T, Out, by_intervals>();
+}
 }  // namespace detail
 
 /// `template struct seqpar::cuda::kernels_apart<attention<head_class<64>>, bfloat16>;` compiles what plans ask for that
-/// are given this kernel and these types of inputs, outputs and gradients; Mask: a functor that is no by_intervals.
+/// are given this kernel and these types of inputs, outputs and gradients; Mask: a functor, beside the intervals.
 template <class Kernel, class T, class Out = T, class Grad = T, class Mask = by_intervals>
 struct kernels_apart {
   static inline const auto addresses =
-      detail::addresses_of(Kernel::template forward_bodies<T, Out, Mask>() +
-                           Kernel::template backward_bodies<T, Mask>() + detail::space_bodies<T, Out, Grad>());
+      detail::addresses_of(detail::attention_bodies<Kernel, T, Out, Mask>() + detail::space_bodies<T, Out, Grad>());
 };
 
 /// Bodies by name, for what else a program asks for: `template struct seqpar::cuda::bodies_apart<…>;`
