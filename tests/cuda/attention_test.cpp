@@ -118,24 +118,7 @@ TEST_CASE(
     if (shape.ring * shape.all_to_all > devices()) continue;
     nccl_threads<on_kernels>{}.run({.ranks = shape.ring * shape.all_to_all}, [&](nccl::transport t) {
       small_rank<nccl::transport, kernel, site> eager(t, shape), replayed(t, shape);
-      cudaGraph_t graph = nullptr;
-      cudaGraphExec_t executable = nullptr;
-      check_cuda(cudaStreamBeginCapture(replayed.site.exec.compute, cudaStreamCaptureModeThreadLocal));
-      const status s = replayed.run();
-      check_cuda(cudaStreamEndCapture(replayed.site.exec.compute, &graph));
-      check(s);
-      check_cuda(cudaGraphInstantiate(&executable, graph, 0));
-      check_cuda(cudaGraphDestroy(graph));
-      for (int turn = 0; turn < 2; ++turn) {
-        eager.fill(turn);
-        replayed.fill(turn);
-        check(eager.run());
-        eager.site.settle();
-        check_cuda(cudaGraphLaunch(executable, replayed.site.exec.compute));
-        replayed.site.settle();
-        if (eager.results() != replayed.results()) raise(error(errc::invalid_argument, "a replay differs"));
-      }
-      check_cuda(cudaGraphExecDestroy(executable));
+      compare_replays(eager, replayed, 2);
     });
   }
   CHECK(complaints() == "");

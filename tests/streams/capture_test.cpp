@@ -8,23 +8,6 @@
 #include <tests/streams/engine.hpp>
 
 namespace seqpar::test {
-namespace {
-
-/// The graph of what run() gives to the rank's streams.
-template <class Rank>
-cudaGraphExec_t captured(Rank& rank) {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  check_cuda(cudaStreamBeginCapture(rank.site.exec.compute, cudaStreamCaptureModeThreadLocal));
-  const status s = rank.run();
-  check_cuda(cudaStreamEndCapture(rank.site.exec.compute, &graph));
-  check(s);
-  check_cuda(cudaGraphInstantiate(&executable, graph, 0));
-  check_cuda(cudaGraphDestroy(graph));
-  return executable;
-}
-}  // namespace
-
 TEST_CASE(
     "after prepare forward and backward are captured in their first run, and a replay has the bits of an eager run "
     "[K3]") {
@@ -35,17 +18,7 @@ TEST_CASE(
         const index_t window = shape.ring > 1 ? shape.ring / 2 : 1;
         const attention_options options{.passes = forward_backward, .schedule = how, .window = window};
         stream_rank<nccl::transport> eager(t, shape, options), replayed(t, shape, options);
-        const cudaGraphExec_t graph = captured(replayed);
-        for (int turn = 0; turn < 3; ++turn) {
-          eager.fill(turn);
-          replayed.fill(turn);
-          check(eager.run());
-          eager.site.settle();
-          check_cuda(cudaGraphLaunch(graph, replayed.site.exec.compute));
-          replayed.site.settle();
-          if (eager.results() != replayed.results()) raise(error(errc::invalid_argument, "a replay differs"));
-        }
-        check_cuda(cudaGraphExecDestroy(graph));
+        compare_replays(eager, replayed, 3);
       });
     }
 }

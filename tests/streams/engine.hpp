@@ -131,6 +131,35 @@ using stream_site = basic_stream_site<late_host>;
 template <class Transport>
 using stream_rank = small_rank<Transport, late_kernel, stream_site>;
 
+/// The graph of what run() gives to the rank's streams.
+template <class Rank>
+cudaGraphExec_t captured(Rank& rank) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  check_cuda(cudaStreamBeginCapture(rank.site.exec.compute, cudaStreamCaptureModeThreadLocal));
+  const status s = rank.run();
+  check_cuda(cudaStreamEndCapture(rank.site.exec.compute, &graph));
+  check(s);
+  check_cuda(cudaGraphInstantiate(&executable, graph, 0));
+  check_cuda(cudaGraphDestroy(graph));
+  return executable;
+}
+/// Raises unless the graph of a first run, with other inputs each turn, has the bits of eager runs.
+template <class Rank>
+void compare_replays(Rank& eager, Rank& replayed, int turns) {
+  const cudaGraphExec_t graph = captured(replayed);
+  for (int turn = 0; turn < turns; ++turn) {
+    eager.fill(turn);
+    replayed.fill(turn);
+    check(eager.run());
+    eager.site.settle();
+    check_cuda(cudaGraphLaunch(graph, replayed.site.exec.compute));
+    replayed.site.settle();
+    if (eager.results() != replayed.results()) raise(error(errc::invalid_argument, "a replay differs"));
+  }
+  check_cuda(cudaGraphExecDestroy(graph));
+}
+
 /// Threads that share one device, or have one each.
 template <class Exec>
 struct device_threads {

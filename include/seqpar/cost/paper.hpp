@@ -264,25 +264,24 @@ paper_runs run_on_paper(const mesh_shape& team, const QLayout& q_layout, const K
       a.dk = at.rows<Grad>({b, kv_rows, n.kv_heads, d});
       a.dv = at.rows<Grad>({b, kv_rows, n.kv_heads, e});
     };
+    const auto page_of = [&](std::vector<paper_page>& pages) -> paper_page& {
+      paper_page& page = pages.emplace_back();
+      page.memory = sizes;
+      page.tables = given.tables;
+      page.count_pairs = count_pairs;
+      return page;
+    };
     forward_arguments<T, Out> f;
     inputs(f, q, kv);
     inputs(f.joint, n.joint_q, n.joint_kv);
-    paper_page& forward = runs.forward.emplace_back();
-    forward.memory = sizes;
-    forward.tables = given.tables;
-    forward.count_pairs = count_pairs;
-    check(plan.forward(f, given, on_paper{&forward}));
+    check(plan.forward(f, given, on_paper{&page_of(runs.forward)}));
     if (options.passes == forward_only) continue;
     backward_arguments<T, Out, Grad> g;
     inputs(g, q, kv);
     inputs(g.joint, n.joint_q, n.joint_kv);
     gradients(g, q, kv);
     gradients(g.joint, n.joint_q, n.joint_kv);
-    paper_page& backward = runs.backward.emplace_back();
-    backward.memory = sizes;
-    backward.tables = given.tables;
-    backward.count_pairs = count_pairs;
-    check(plan.backward(g, given, on_paper{&backward}));
+    check(plan.backward(g, given, on_paper{&page_of(runs.backward)}));
   }
   return runs;
 }

@@ -181,13 +181,13 @@ class timeline {
   void advance(int rank, double time, int cause) {
     using kind = paper_operation::kind;
     rank_state& r = of(rank);
-    const std::vector<paper_operation>& todo = (*pages_)[static_cast<std::size_t>(rank)].operations;
+    const std::vector<paper_operation>& operations = (*pages_)[static_cast<std::size_t>(rank)].operations;
     if (r.waits_for >= 0) {
       add_span(timeline_span::kind::wait, rank, r.time, std::max(r.time, time), time > r.time ? cause : r.last);
       r.waits_for = -1;
     }
-    for (; r.next < todo.size(); ++r.next) {
-      const paper_operation& o = todo[r.next];
+    for (; r.next < operations.size(); ++r.next) {
+      const paper_operation& o = operations[r.next];
       if (o.what == kind::compute)
         add_span(timeline_span::kind::compute, rank, r.time, r.time + o.flops / machine_.flops, r.last);
       if (o.what == kind::memory)
