@@ -3,9 +3,12 @@
 // on paper and drawn; and published measurements beside what paper says.
 #include <charconv>
 #include <cstdio>
+#include <limits>
 #include <map>
+#include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <seqpar/cost.hpp>
@@ -23,6 +26,9 @@ constexpr const char* usage =
     "plan: which layout, mesh and schedule for an attention, and what it will cost\n"
     "\n"
     "  --mask NAME          full, causal, window, block_causal, teacher_forcing or documents (default: causal)\n"
+    "  --width N            window: keys that a query sees, its own among them (default: tokens / 64)\n"
+    "                       block_causal, teacher_forcing: tokens of a block (default: tokens / 32, tokens / 64)\n"
+    "                       documents: their median length (default: tokens / 48); lengths are drawn, lognormal\n"
     "  --tokens N           the whole sequence (default: 65536)     --ranks N          (default: 8)\n"
     "  --heads N            query heads (default: 32)               --kv-heads N       (default: 8)\n"
     "  --head-dim N         (default: 128)                          --granule N        (default: 1)\n"
@@ -40,9 +46,9 @@ struct bad_arguments : std::runtime_error {
 
 struct arguments {
   std::string mask = "causal", out = ".";
-  std::map<std::string, index_t> number{{"tokens", 65536}, {"ranks", 8},    {"heads", 32},        {"kv-heads", 8},
-                                        {"head-dim", 128}, {"granule", 1},  {"tflops", 400},      {"inside", 200},
-                                        {"across", 50},    {"simulate", 3}, {"ranks-per-node", 0}};
+  std::map<std::string, index_t> number{{"tokens", 65536}, {"ranks", 8},    {"heads", 32},         {"kv-heads", 8},
+                                        {"head-dim", 128}, {"granule", 1},  {"tflops", 400},       {"inside", 200},
+                                        {"across", 50},    {"simulate", 3}, {"ranks-per-node", 0}, {"width", 0}};
   bool forward = false, published = false, help = false;
 
   arguments(int argc, char** argv) {
@@ -73,33 +79,57 @@ struct arguments {
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), n);
     if (failed != std::errc{} || end != text.data() + text.size())
       throw bad_arguments(name + " takes a whole number, not `" + text + "`");
+    // ranks: each is a row of pictures and tables; the others: the library's own bounds are narrower, or an int's
+    const index_t most = name == "--ranks" ? 4096 : std::numeric_limits<int>::max();
+    if (n < 0 || n > most)
+      throw bad_arguments(name + " takes 0 to " + std::to_string(most) + ", not " + std::to_string(n));
     return n;
   }
   double real(const char* name) const { return static_cast<double>(number.at(name)); }
 };
 
-demo::mask_choice mask_of(const std::string& name, index_t tokens, const std::vector<index_t>& bounds) {
-  if (name == "full") return {sp::full{}};
-  if (name == "causal") return {sp::causal{}};
-  if (name == "window") return {sp::window{.left = tokens / 64, .right = 0}};
-  if (name == "block_causal") return {sp::block_causal{.block = std::max<index_t>(1, tokens / 32)}};
+struct named_mask {
+  std::string name;  ///< with its width
+  demo::mask_choice mask;
+};
+named_mask mask_of(const arguments& given, std::vector<index_t>& bounds) {
+  const std::string& name = given.mask;
+  const index_t tokens = given.number.at("tokens");
+  const auto width = [&](index_t part) {
+    return given.number.at("width") > 0 ? given.number.at("width") : std::max<index_t>(1, tokens / part);
+  };
+  const auto of = [](index_t n, const char* noun) { return ", " + demo::count_text(n, noun); };
+  if (name == "full") return {name, {sp::full{}}};
+  if (name == "causal") return {name, {sp::causal{}}};
+  if (name == "window")
+    return {name + " of " + demo::count_text(width(64), "key"), {sp::window{.left = width(64) - 1, .right = 0}}};
+  if (name == "block_causal") return {name + of(width(32), "token") + " a block", {sp::block_causal{width(32)}}};
   if (name == "teacher_forcing")
-    return {sp::teacher_forcing{.clean = tokens / 2, .block = std::max<index_t>(1, tokens / 64)}};
-  if (name == "documents") return {demo::mask_choice::inside_documents{sp::documents{bounds}, sp::causal{}}};
+    return {name + of(width(64), "token") + " a block", {sp::teacher_forcing{.clean = tokens / 2, .block = width(64)}}};
+  if (name == "documents") {
+    bounds = demo::some_documents(tokens, static_cast<double>(width(48)));
+    index_t longest = 0;
+    for (std::size_t d = 1; d < bounds.size(); ++d) longest = std::max(longest, bounds[d] - bounds[d - 1]);
+    return {"causal in " + demo::count_text(static_cast<index_t>(bounds.size()) - 1, "document") +
+                of(longest, "token") + " the longest",
+            {demo::mask_choice::inside_documents{sp::documents{bounds}, sp::causal{}}}};
+  }
   throw bad_arguments("no mask is called `" + name + "`");
 }
 
 /// Both passes of a candidate, played on the machine.
-std::vector<sp::timeline> timelines_of(const sp::paper_runs& runs, const sp::machine& m) {
-  std::vector<sp::timeline> list{sp::timeline(runs.forward, m)};
-  if (!runs.backward.empty()) list.emplace_back(runs.backward, m);
+using named_timelines = std::vector<std::pair<std::string, sp::timeline>>;
+named_timelines timelines_of(const sp::paper_runs& runs, const sp::machine& m) {
+  named_timelines list{{"forward", sp::timeline(runs.forward, m)}};
+  if (!runs.backward.empty()) list.emplace_back("backward", sp::timeline(runs.backward, m));
   return list;
 }
 
 void choose_and_draw(const arguments& given) {
   const index_t tokens = given.number.at("tokens"), ranks = given.number.at("ranks");
-  const std::vector<index_t> bounds = demo::some_documents(std::max<index_t>(tokens, 0));
-  const demo::mask_choice mask = mask_of(given.mask, tokens, bounds);
+  std::vector<index_t> bounds;
+  const named_mask asked = mask_of(given, bounds);
+  const demo::mask_choice& mask = asked.mask;
   const sp::attention_shape shape{.heads = given.number.at("heads"),
                                   .kv_heads = given.number.at("kv-heads"),
                                   .head_dim = given.number.at("head-dim")};
@@ -116,15 +146,33 @@ void choose_and_draw(const arguments& given) {
                                              {.tokens = tokens / 2, .ranks = ranks, .granule = options.granule}})}};
   const auto all = sp::choose<sp::bfloat16>(mask, shape, machine, options);
 
-  demo::table table({"layout", "mesh", "schedule", "MB per rank", "work", "least ms", "ms", "waiting", "memory"});
+  const bool nodes = machine.several_nodes(ranks);
+  const std::string problem = asked.name + "; " + demo::count_text(tokens, "token") + " on " +
+                              demo::count_text(ranks, "rank") + ", " + std::to_string(shape.heads) + " query and " +
+                              std::to_string(shape.kv_heads) + " kv heads of " + std::to_string(shape.head_dim);
+  const std::string speeds =
+      (nodes ? "nodes of " + demo::count_text(machine.ranks_per_node, "rank") : std::string("one node")) + "; " +
+      std::to_string(given.number.at("tflops")) + " TFLOP/s a rank, " + std::to_string(given.number.at("inside")) +
+      " GB/s inside a node" + (nodes ? ", " + std::to_string(given.number.at("across")) + " across" : std::string());
+  std::printf("%s\n%s\n\n", problem.c_str(), speeds.c_str());
+
+  demo::table table({"layout", "mesh", "schedule", "MB per rank", "work", "least ms", "ms", "waiting ms", "memory MB"});
   for (const sp::candidate& c : all) {
     const bool ran = c.seconds > 0;
     table.add({c.layout, std::to_string(c.team.ring) + " x " + std::to_string(c.team.all_to_all),
                ran ? sp::name_of(c.schedule) : "", fixed_text(c.received.mean / 1e6, 2), fixed_text(c.balance, 2),
                fixed_text(1e3 * c.least, 3), ran ? fixed_text(1e3 * c.seconds, 3) : "",
-               ran ? fixed_text(1e3 * c.waiting, 3) : "", ran ? demo::bytes_text(c.memory_bytes) : ""});
+               ran ? fixed_text(1e3 * c.waiting, 3) : "",
+               ran ? fixed_text(static_cast<double>(c.memory_bytes) / 1e6, 2) : ""});
   }
   table.print();
+  std::printf(
+      "\nmesh: ring x all-to-all; without a ring each rank has all tokens, for its heads, in whatever order: one "
+      "layout\n"
+      "stands for all. MB per rank: that come to it, on average. work: of the busiest rank over the mean. least: what "
+      "no\n"
+      "schedule undercuts. ms, waiting (of the rank that waits most), memory: as it ran on paper; empty: it did "
+      "not.\n");
   const sp::candidate& best = all.front();
   std::printf("\nTake %s.\n", best.why.c_str());
 
@@ -132,7 +180,7 @@ void choose_and_draw(const arguments& given) {
   const std::string title = given.mask + ": " + best.layout + " on " + std::to_string(best.team.ring) + " x " +
                             std::to_string(best.team.all_to_all);
   const demo::picture_text text{.title = title,
-                                .subtitle = fixed_text(best.received.mean / 1e6, 2) +
+                                .subtitle = problem + "\n" + speeds + "\n" + fixed_text(best.received.mean / 1e6, 2) +
                                             " MB come to each rank, the busiest has " + fixed_text(best.balance, 2) +
                                             " of the mean work",
                                 .ranks = {},
@@ -143,12 +191,11 @@ void choose_and_draw(const arguments& given) {
                        text, tokens, static_cast<int>(ranks), [&](index_t t) { return layout.place_of(t).rank; },
                        [&](index_t q, index_t k) { return mask.allows(q, k); }));
   if (best.seconds > 0) {
-    options.attention.schedule = best.schedule;
     const sp::paper_runs runs = sp::run_on_paper<sp::bfloat16>(best.team, layout, layout, mask, shape,
                                                                sp::attention_of(options, machine, best));
     demo::write_file(given.out + "/plan_timeline.svg",
-                     demo::draw_timelines(title + ", " + sp::name_of(best.schedule), timelines_of(runs, machine),
-                                          static_cast<int>(ranks)));
+                     demo::draw_timelines(title + ", " + sp::name_of(best.schedule), problem + "; " + speeds,
+                                          timelines_of(runs, machine), static_cast<int>(ranks)));
   }
 }
 
@@ -161,7 +208,7 @@ paper_time time_of(const sp::mesh_shape& team, const sp::dealt& layout, const sp
       sp::run_on_paper<sp::bfloat16>(team, layout.view(), layout.view(), demo::mask_choice{sp::causal{}}, shape,
                                      {.passes = sp::forward_backward, .schedule = schedule});
   paper_time t{0, 0};
-  for (const sp::timeline& pass : timelines_of(runs, m)) {
+  for (const auto& [name, pass] : timelines_of(runs, m)) {
     t.seconds += pass.total();
     t.flops += pass.ideal() * m.flops * team.size();
   }
@@ -224,6 +271,8 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const bad_arguments& e) {
     return std::fprintf(stderr, "plan: %s\n\n%s", e.what(), usage), 2;
+  } catch (const std::bad_alloc&) {
+    return std::fprintf(stderr, "plan: not enough memory; give fewer tokens or ranks, or wider documents\n"), 2;
   } catch (const std::exception& e) {
     return std::fprintf(stderr, "plan: %s\n", e.what()), 2;
   }

@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Attention of one sequence over four thread ranks, per mesh, schedule and mask: GFLOP/s of all ranks together
-// (4·pairs·D·heads forward, 10·pairs·D·heads backward), the bytes sent over those wanted (1: nothing too much), and how
+// (4·pairs·D·heads forward, 10·pairs·D·heads backward), that over their processor time as percent of one core's
+// multiply-add peak, GB/s sent by all ranks together, the bytes sent over those wanted (1: nothing too much), and how
 // unevenly the ranks' processor time was spread (max/mean).
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
+#include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
+#include <bench/support/peak.hpp>
 #include <seqpar/layout/contiguous.hpp>
 #include <seqpar/layout/nested.hpp>
 #include <seqpar/layout/paired.hpp>
+#include <seqpar/layout/striped.hpp>
 #include <seqpar/layout/zigzag.hpp>
 #include <seqpar/mask/causal.hpp>
 #include <seqpar/mask/documents.hpp>
 #include <seqpar/mask/full.hpp>
 #include <seqpar/mask/teacher_forcing.hpp>
+#include <seqpar/mask/valid.hpp>
 #include <seqpar/mask/window.hpp>
 #include <tests/support/attention.hpp>
 
@@ -32,14 +37,8 @@ enum class pass { forward, backward };
 constexpr index_t heads = 8, kv_heads = 4, dim = 64;
 constexpr int ranks = 4, runs = 3;
 
-double cpu_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
 struct figures {
-  double seconds = 0, imbalance = 0, sent = 0;
+  double seconds = 0, busy = 0, imbalance = 0, sent = 0;  ///< busy: processor time of all ranks
 };
 
 /// A few runs of one pass on all ranks.
@@ -79,16 +78,16 @@ figures attend(const problem& p, pass which) {
     forward();
     const auto before = record.bytes(direction::send);
     const auto start = std::chrono::steady_clock::now();
-    const double cpu = cpu_seconds();
+    const double cpu = bench::thread_seconds();
     for (int i = 0; i < runs; ++i) run();
     const auto me = static_cast<std::size_t>(engine.rank());
-    busy[me] = cpu_seconds() - cpu;
+    busy[me] = (bench::thread_seconds() - cpu) / runs;
     took[me] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / runs;
     sent[me] = static_cast<double>(record.bytes(direction::send) - before) / runs;
   });
   const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
-  return {*std::max_element(took.begin(), took.end()), *std::max_element(busy.begin(), busy.end()) * ranks / sum(busy),
-          sum(sent)};
+  return {*std::max_element(took.begin(), took.end()), sum(busy),
+          *std::max_element(busy.begin(), busy.end()) * ranks / sum(busy), sum(sent)};
 }
 
 /// How many pairs of a query and a key the mask allows.
@@ -105,16 +104,21 @@ double pairs_of(const any_mask& mask, index_t tokens) {
 void measure(benchmark::State& state, const problem& p, pass which) {
   const bool back = which == pass::backward;
   figures best;
+  double busy = std::numeric_limits<double>::infinity(), peak = 0;  // the best of each, in turns
   for (auto _ : state) {
     const figures f = attend(p, which);
     state.SetIterationTime(f.seconds);
+    busy = std::min(busy, f.busy);
+    peak = std::max(peak, bench::measured_peak());
     if (best.seconds == 0 || f.seconds < best.seconds) best = f;
   }
   double wanted = 0;
   for (const test::byte_count& n : test::wanted_bytes<float>(p))
     wanted += static_cast<double>(back ? n.backward : n.forward);
-  state.counters["GFLOP/s"] = (back ? 10 : 4) * pairs_of(p.mask, p.q_layout.token_count()) *
-                              static_cast<double>(dim * heads) / best.seconds / 1e9;
+  const double flops = (back ? 10 : 4) * pairs_of(p.mask, p.q_layout.token_count()) * static_cast<double>(dim * heads);
+  state.counters["GFLOP/s"] = flops / best.seconds / 1e9;
+  state.counters["percent_of_peak"] = 100 * flops / busy / peak;
+  state.counters["GB/s"] = best.sent / best.seconds / 1e9;
   state.counters["sent_MB"] = best.sent / 1e6;
   state.counters["sent_over_wanted"] = wanted > 0 ? best.sent / wanted : 1;
   state.counters["imbalance"] = best.imbalance;
@@ -168,6 +172,11 @@ void register_all(index_t tokens) {
     add("documents", any_mask(seqpar::within{documents{bounds}, causal{}}), balanced(w.team), w);
     add("teacher_forcing", any_mask(teacher_forcing{.clean = tokens / 2, .block = 16}), copies(w.team), w);
   }
+  // an eighth of the tokens asks: queries are fewer bytes than keys
+  const any_layout turns(striped{.tokens = tokens, .ranks = ranks, .granule = tokens / 64});
+  for (const auto& [name, moving] : {std::pair{"ring4/keys", side::keys}, {"ring4/queries", side::queries}})
+    add("eighth_asks", any_mask(valid{.queries = tokens / 8, .keys = tokens}), turns,
+        {name, {.ring = 4, .all_to_all = 1}, {.moves = {moving, moving}}});
 }
 
 }  // namespace

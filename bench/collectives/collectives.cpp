@@ -25,7 +25,7 @@ constexpr const char* usage =
     "reduce_scatter\n"
     "                  (default: all that the transport has; over nccl there are no sums)\n"
     "  --min, --max    sizes in bytes, or 64K, 16M, 1G (default: 1K to 64M)\n"
-    "  --factor N      from one size to the next (default: 4)\n"
+    "  --factor N      from one size to the next, 2 or more (default: 4)\n"
     "  --ranks N       threads, or devices (default: 2, or all devices); over mpi mpirun says it\n"
     "  --clock C       wall (default), or processor: what ranks compute, where others use the machine, too\n"
     "  --rounds N      the best of so many is told (default: 20)\n";
@@ -42,30 +42,32 @@ constexpr const char* definitions =
     "# extra   bytes sent / bytes wanted from others\n"
     "# wrong   4-byte words that are not what the verb's equation gives\n";
 
-index_t number(std::string_view name, std::string_view text) {
+index_t number(std::string_view name, std::string_view text, index_t least, index_t most) {
   index_t n = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), n);
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit.empty() ? 0 : -1;
-  if (failed != std::errc{} || shift < 0 || n < 1 || n > index_t{1} << 40)
-    throw bad_command(std::string(name) + " takes a number from 1, like 64 or 16M, not `" + std::string(text) + "`");
+  if (failed != std::errc{} || shift < 0 || n > most >> shift || n << shift < least)
+    throw bad_command(std::string(name) + " takes a whole number, or one with K, M or G, from " +
+                      std::to_string(least) + " to " + std::to_string(most) + ", not `" + std::string(text) + "`");
   return n << shift;
 }
 
 std::vector<verb> verbs(std::string_view text) {
   std::vector<verb> list;
-  while (!text.empty()) {
+  do {
     const std::string_view name = text.substr(0, text.find(','));
     const auto* at = std::find(std::begin(verb_names), std::end(verb_names), name);
     if (at == std::end(verb_names)) throw bad_command("unknown verb `" + std::string(name) + "`");
     list.push_back(static_cast<verb>(at - std::begin(verb_names)));
     text.remove_prefix(std::min(text.size(), name.size() + 1));
-  }
+  } while (!text.empty());
   return list;
 }
 
 command parsed(int argc, char** argv) {
   command c;
+  constexpr index_t largest = index_t{1} << 40;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view name = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     if (name == "--transport")
@@ -73,20 +75,24 @@ command parsed(int argc, char** argv) {
     else if (name == "--verb")
       c.verbs = verbs(value);
     else if (name == "--min")
-      c.min = number(name, value);
+      c.min = number(name, value, 1, largest);
     else if (name == "--max")
-      c.max = number(name, value);
+      c.max = number(name, value, 1, largest);
     else if (name == "--factor")
-      c.factor = std::max<index_t>(2, number(name, value));
+      c.factor = number(name, value, 2, 1 << 20);
     else if (name == "--ranks")
-      c.ranks = static_cast<int>(std::min<index_t>(number(name, value), 1024));
+      c.ranks = static_cast<int>(number(name, value, 1, 1024));
     else if (name == "--rounds")
-      c.work.rounds = static_cast<int>(std::min<index_t>(number(name, value), 1000));
+      c.work.rounds = static_cast<int>(number(name, value, 1, 1000));
     else if (name == "--clock" && (value == "wall" || value == "processor"))
       c.work.by = value == "wall" ? clock_of::wall : clock_of::processor;
     else
       throw bad_command("unknown option, or no value: `" + std::string(name) + "`");
   }
+  if (c.min > c.max)
+    throw bad_command("--min " + std::to_string(c.min) + " is more than --max " + std::to_string(c.max) +
+                      ": there is no size between");
+  if (c.transport == "mpi" && c.ranks > 0) throw bad_command("over mpi mpirun says how many ranks, not --ranks");
   if (c.verbs.empty())
     for (std::size_t v = 0; v < std::size(verb_names); ++v)
       if (c.transport != "nccl" || !sums(static_cast<verb>(v))) c.verbs.push_back(static_cast<verb>(v));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What it costs to weigh a candidate: microseconds for 1000 documents on 8 ranks, and for ten million tokens on 1024.
+// What it costs to weigh a candidate and to solve for a layout: for 1000 documents on 8 ranks, and for ten million
+// tokens on 1024.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -69,6 +70,24 @@ void solver_on_documents(benchmark::State& state) {
                                  .token_count());
 }
 BENCHMARK(solver_on_documents)->Unit(benchmark::kMicrosecond);
+
+template <class Mask>
+void solver_on_1024(benchmark::State& state, const Mask& mask, index_t tokens) {
+  for (auto _ : state)
+    benchmark::DoNotOptimize(
+        balanced(mask, {.tokens = tokens, .ranks = 1024, .granule = tokens / (1024 * 64)}).token_count());
+}
+void solver_causal_on_1024(benchmark::State& state) {
+  solver_on_1024(state, causal{}, 10'000'000);
+}
+BENCHMARK(solver_causal_on_1024)->Unit(benchmark::kMillisecond);
+
+void solver_documents_on_1024(benchmark::State& state) {
+  std::vector<index_t> bounds = thousand_documents();
+  for (index_t& b : bounds) b *= 10;
+  solver_on_1024(state, within{documents{bounds}, causal{}}, bounds.back());
+}
+BENCHMARK(solver_documents_on_1024)->Unit(benchmark::kMillisecond);
 
 void ten_million_on_1024(benchmark::State& state) {
   weigh_one(state, {1024, 1}, dealt::from(zigzag{.tokens = 10'000'000, .ranks = 1024}), causal{}, 8);

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include <bench/support/peak.hpp>
 #include <seqpar/kernel/host_fast.hpp>
 #include <seqpar/kernel/host_reference.hpp>
 #include <seqpar/kernel/tables.hpp>
@@ -19,48 +19,6 @@
 using namespace seqpar;
 
 namespace {
-
-/// Independent multiply-adds in registers: nothing but the peak. More sums than
-/// latency × units.
-[[gnu::noinline]] float multiply_adds(index_t rounds, float factor) {
-  using V = vectors<native_vector_bytes>;
-  constexpr int sums = V::registers == 32 ? 24 : 12;
-  V::floats sum[sums], total{};
-#pragma GCC unroll 32
-  for (int i = 0; i < sums; ++i) sum[i] = V::splat(static_cast<float>(i));
-  const V::floats a = V::splat(factor), b = V::splat(1);
-  for (index_t r = 0; r < rounds; ++r)
-#pragma GCC unroll 32
-    for (int i = 0; i < sums; ++i) sum[i] = sum[i] * a + b;
-#pragma GCC unroll 32
-  for (int i = 0; i < sums; ++i) total += sum[i];
-  return total[0];
-}
-
-/// What the processor gave this thread, free of what others got meanwhile.
-double thread_seconds() {
-  std::timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-template <class F>
-double seconds_of(F&& f) {
-  const double start = thread_seconds();
-  f();
-  benchmark::ClobberMemory();
-  return thread_seconds() - start;
-}
-
-/// FLOP/s of a few milliseconds of multiply-adds.
-double measured_peak() {
-  using V = vectors<native_vector_bytes>;
-  constexpr index_t sums = V::registers == 32 ? 24 : 12;
-  index_t rounds = 400000;
-  benchmark::DoNotOptimize(rounds);
-  const double seconds = seconds_of([&] { benchmark::DoNotOptimize(multiply_adds(rounds, 0.5f)); });
-  return static_cast<double>(rounds * sums * V::lanes * 2) / seconds;
-}
 
 /// n tokens with every buffer that a call needs; several heads lie side by
 /// side, so their rows are far apart.
@@ -141,9 +99,9 @@ void attend(benchmark::State& state) {
   // is not taken for the kernel.
   double best = std::numeric_limits<double>::infinity(), peak = 0;
   for (auto _ : state) {
-    const double took = seconds_of([&] { Pass == pass::forward ? p.forward() : p.backward(); });
+    const double took = bench::seconds_of([&] { Pass == pass::forward ? p.forward() : p.backward(); });
     best = std::min(best, took);
-    peak = std::max(peak, measured_peak());
+    peak = std::max(peak, bench::measured_peak());
     state.SetIterationTime(took);
   }
   const double rate = (Pass == pass::forward ? 4 : 10) * p.pairs * static_cast<double>(dim) / best;

@@ -5,11 +5,11 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <ctime>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include <bench/support/peak.hpp>
 #include <seqpar/attention/plan.hpp>
 #include <seqpar/layout/zigzag.hpp>
 #include <seqpar/mask/causal.hpp>
@@ -20,6 +20,7 @@
 namespace {
 
 using namespace seqpar;
+using bench::thread_seconds;
 
 constexpr double never = std::numeric_limits<double>::infinity();
 constexpr int turns = 4;
@@ -27,12 +28,6 @@ constexpr int turns = 4;
 struct seconds {
   double forward = never, backward = never;
 };
-
-double thread_seconds() {
-  std::timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 /// Keeps in best[r] the least that rank r spent on each pass.
 template <class Mask>

@@ -53,8 +53,8 @@ struct mask_choice {
   }
 };
 
-/// So many tokens in documents of lognormal lengths, 48 on average; the same ones every time.
-inline std::vector<index_t> some_documents(index_t tokens) {
+/// So many tokens in documents of lognormal lengths with this median; the same ones every time.
+inline std::vector<index_t> some_documents(index_t tokens, double median) {
   std::uint64_t state = 1;
   const auto uniform = [&] {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -63,9 +63,11 @@ inline std::vector<index_t> some_documents(index_t tokens) {
   std::vector<index_t> bounds(1, 0);
   while (bounds.back() < tokens) {
     const double normal = std::sqrt(-2 * std::log(uniform())) * std::cos(6.283185307179586 * uniform());
-    const auto length = static_cast<index_t>(static_cast<double>(tokens) / 48 * std::exp(1.2 * normal));
-    bounds.push_back(
-        std::min(tokens, bounds.back() + std::clamp<index_t>(length, 4, std::max<index_t>(4, tokens / 4))));
+    const double length = median * std::exp(1.2 * normal);  // may be more than an integer holds
+    const index_t most = std::max<index_t>(4, tokens / 4);
+    const index_t whole =
+        length < static_cast<double>(most) ? std::max<index_t>(4, static_cast<index_t>(length)) : most;
+    bounds.push_back(bounds.back() + std::min(tokens - bounds.back(), whole));
   }
   return bounds;
 }

@@ -29,7 +29,8 @@ struct colour {
   }
 };
 
-/// The colour of a rank: eight that colour-blind readers can tell apart, then the same, paler each time round.
+/// The colour of a rank: eight that colour-blind readers can tell apart, then the same, paler each time round. None is
+/// grey, which is for what is no rank's.
 inline colour colour_of(int rank) {
   constexpr std::array<colour, 8> base{{{68, 119, 170},
                                         {238, 119, 51},
@@ -38,7 +39,7 @@ inline colour colour_of(int rank) {
                                         {51, 187, 238},
                                         {170, 51, 119},
                                         {204, 187, 68},
-                                        {110, 110, 110}}};
+                                        {51, 34, 136}}};
   colour c = base[static_cast<std::size_t>(rank % 8)];
   for (int round = std::min(rank / 8, 4); round > 0; --round)
     c = {c.r + (255 - c.r) / 3, c.g + (255 - c.g) / 3, c.b + (255 - c.b) / 3};
@@ -86,7 +87,7 @@ class svg {
 
 /// What a picture says in words and shows of the video.
 struct picture_text {
-  std::string title, subtitle;
+  std::string title, subtitle;     ///< the subtitle may have several lines
   std::vector<std::string> ranks;  ///< a line of the legend per rank
   int rows = 1, columns = 1;       ///< of one frame, in tokens; frame f is tokens f·rows·columns …
   std::vector<float> brightness;   ///< of each token, 0 to 1; read modulo its size; empty: plain colours
@@ -139,16 +140,23 @@ std::string draw_picture(const picture_text& text, index_t tokens, int ranks, Ow
   const index_t thumbs = std::min<index_t>(frames, most_thumbs);
   const double thumb_height = std::min(120.0, thumb_width * double(text.rows) / std::max(1, text.columns));
   const double thumbs_height = static_cast<double>((thumbs + in_row - 1) / in_row) * (thumb_height + 22);
-  const double strip_y = 104 + thumbs_height, matrix_y = strip_y + 66;
+  const auto breaks = std::count(text.subtitle.begin(), text.subtitle.end(), '\n');
+  const double frames_y = 80 + 16 * static_cast<double>(breaks);
+  const double strip_y = thumbs > 0 ? frames_y + 24 + thumbs_height : frames_y, matrix_y = strip_y + 66;
   svg s(width, static_cast<int>(matrix_y) + std::max(side, 18 * ranks) + margin + 8);
 
   s.text(margin, 34, text.title, 20, "#111");
-  s.text(margin, 54, text.subtitle, 12, "#666");
-  s.text(margin, 80, "Owner of each token, on the frames", 13);
+  std::string_view lines = text.subtitle;
+  for (double y = 54; !lines.empty(); y += 16) {
+    const std::string_view line = lines.substr(0, lines.find('\n'));
+    s.text(margin, y, line, 12, "#666");
+    lines.remove_prefix(std::min(line.size() + 1, lines.size()));
+  }
+  if (thumbs > 0) s.text(margin, frames_y, "Owner of each token, on the frames", 13);
   for (index_t i = 0; i < thumbs; ++i) {
     const index_t f = thumbs > 1 ? i * (frames - 1) / (thumbs - 1) : 0;
     const double x = margin + static_cast<double>(i % in_row) * (thumb_width + 10);
-    const double y = 90 + static_cast<double>(i / in_row) * (thumb_height + 22);
+    const double y = frames_y + 10 + static_cast<double>(i / in_row) * (thumb_height + 22);
     const int shown_rows = std::min(text.rows, 32), shown_columns = std::min(text.columns, 32);
     for (int r = 0; r < shown_rows; ++r)
       for (int c = 0; c < shown_columns; ++c) {

@@ -27,6 +27,7 @@ constexpr bool for_the_device = false;
 #endif
 
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)
+#include <exception>
 #define SEQPAR_THROW(e) throw(e)
 namespace seqpar {
 inline namespace v0_1 {
@@ -40,13 +41,15 @@ void on_throw(Body&& body, Handler&& handler) {
     handler(e);
   }
 }
-/// Calls body(); after whatever it throws, calls handler().
+/// Calls body(); after whatever it throws, calls handler(what it says).
 template <class Body, class Handler>
 void on_any_throw(Body&& body, Handler&& handler) {
   try {
     body();
+  } catch (const std::exception& e) {
+    handler(e.what());
   } catch (...) {
-    handler();
+    handler("threw something that is no std::exception");
   }
 }
 }  // namespace detail

@@ -3,16 +3,57 @@
 #pragma once
 
 #include <concepts>
+#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
-#include <seqpar/config.hpp>
+#include <seqpar/types.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
+
+namespace detail {
+
+/// A piece of a message: letters, a number, or a flaw with its number. A sentence is a list of them: {"rank ", 3, " has
+/// no rows"}; one function for all sentences keeps callers small.
+class word {
+ public:
+  word(const char* letters) : letters_(letters) {}
+  word(std::string_view letters) : letters_(letters) {}
+  word(const std::string& letters) : letters_(letters) {}
+  /// Integers, and what stands for one.
+  template <std::convertible_to<long long> I>
+  requires(!std::floating_point<I>) word(const I& number)
+      : kind_(kind::integer), integer_(static_cast<long long>(number)) {}
+  word(double number) : kind_(kind::real), real_(number) {}
+  word(const flaw& f) : kind_(f.given == no_number ? kind::letters : kind::flaw), letters_(f.text), integer_(f.given) {}
+
+  void write_to(std::string& out) const {
+    out += letters_;
+    if (kind_ == kind::flaw) out += ", got ";
+    if (kind_ == kind::integer || kind_ == kind::flaw) out += std::to_string(integer_);
+    if (kind_ == kind::real) out += std::to_string(real_);
+  }
+
+ private:
+  enum class kind { letters, integer, real, flaw } kind_ = kind::letters;
+  std::string_view letters_{};
+  long long integer_ = 0;
+  double real_ = 0;
+};
+using words = std::initializer_list<word>;
+
+[[gnu::cold, gnu::noinline]] inline std::string sentence(words list) {
+  std::string s;
+  for (const word& w : list) w.write_to(s);
+  return s;
+}
+
+}  // namespace detail
 
 enum class errc {
   ok,
@@ -29,28 +70,41 @@ enum class errc {
   transport_failed      ///< the engine underneath reported an error
 };
 
+/// Numbers that tell more than words: what was given, what was wanted if that is known, and a literal unit, " bytes".
+struct amounts {
+  index_t wanted = no_number, given = no_number;
+  const char* unit = "";
+
+  /// " (4096 bytes wanted, 1024 given)", " (1024 bytes given)" or "".
+  std::string words() const {
+    if (given == no_number) return {};
+    if (wanted == no_number) return detail::sentence({" (", given, unit, " given)"});
+    return detail::sentence({" (", wanted, unit, " wanted, ", given, " given)"});
+  }
+};
+
 /// What a run returns: small, no allocation, never thrown.
 class [[nodiscard]] status {
  public:
   constexpr status() = default;
   /// `text` and `subject` must be literals; `rank` is the rank at fault (−1: none in particular), `subject` what is
   /// meant.
-  constexpr status(errc code, const char* text, int rank = -1, const char* subject = "")
-      : code_(code), rank_(rank), text_(text), subject_(subject) {}
+  constexpr status(errc code, const char* text, int rank = -1, const char* subject = "", const amounts& n = {})
+      : code_(code), rank_(rank), text_(text), subject_(subject), amounts_(n) {}
+  constexpr status(errc code, const char* text, const amounts& n) : status(code, text, -1, "", n) {}
   constexpr errc code() const { return code_; }
   constexpr int rank() const { return rank_; }
   constexpr const char* text() const { return text_; }
   constexpr const char* subject() const { return subject_; }
+  constexpr index_t wanted() const { return amounts_.wanted; }  ///< or no_number
+  constexpr index_t given() const { return amounts_.given; }    ///< or no_number
   constexpr bool ok() const { return code_ == errc::ok; }
   constexpr explicit operator bool() const { return ok(); }
-  /// "text: subject"
-  std::string words() const {
-    std::string m = text_;
-    if (*subject_) m += std::string(": ") + subject_;
-    return m;
-  }
+  /// "text: subject (4096 bytes wanted, 1024 given)"
+  std::string words() const { return detail::sentence({text_, *subject_ ? ": " : "", subject_, amounts_.words()}); }
   std::string message() const {
-    return "[seqpar] " + words() + (rank_ >= 0 ? " (rank " + std::to_string(rank_) + ")" : "");
+    const std::string m = detail::sentence({"[seqpar] ", words()});
+    return rank_ < 0 ? m : detail::sentence({m, " (rank ", rank_, ")"});
   }
 
  private:
@@ -58,6 +112,7 @@ class [[nodiscard]] status {
   int rank_ = -1;
   const char* text_ = "ok";
   const char* subject_ = "";
+  amounts amounts_{};
 };
 
 /// What planning throws: one sentence with the remedy, "[seqpar] where: what is wrong; what to do".
@@ -80,6 +135,15 @@ class error : public std::runtime_error {
 inline void check(const status& s) {
   if (!s.ok()) raise(error(s));
 }
+
+namespace detail {
+[[gnu::cold, gnu::noinline]] inline error invalid(const char* where, words what) {
+  return error(errc::invalid_argument, sentence({where, ": ", sentence(what)}));
+}
+[[gnu::cold, gnu::noinline]] inline error invalid(const char* where, word what) {
+  return invalid(where, words{what});
+}
+}  // namespace detail
 
 /// A value or the error that kept it from being made; what the try_… forms return.
 template <class T>
@@ -112,12 +176,6 @@ class [[nodiscard]] result {
 
 /// An error, or none: true when there is one. `if (failure f = plan.try_prepare(…)) report(f->what());`
 using failure = std::optional<error>;
-
-namespace detail {
-inline error invalid(const char* where, const std::string& what) {
-  return error(errc::invalid_argument, std::string(where) + ": " + what);
-}
-}  // namespace detail
 
 }  // namespace v0_1
 }  // namespace seqpar

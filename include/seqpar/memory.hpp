@@ -48,8 +48,11 @@ inline status check_memory(const memory& given, const memory_sizes& asked) {
   for (const auto& [r, bytes, name] : kinds) {
     if (bytes == 0) continue;
     if (r.pointer == nullptr || r.bytes < bytes)
-      return {errc::memory_too_small, "memory: a region is smaller than the plan asked for; give plan.memory() bytes",
-              -1, name};
+      return {errc::memory_too_small,
+              "memory: a region is smaller than the plan asked for; give plan.memory() bytes",
+              -1,
+              name,
+              {bytes, r.pointer ? r.bytes : 0, " bytes"}};
     if (reinterpret_cast<std::uintptr_t>(r.pointer) % static_cast<std::uintptr_t>(memory_alignment) != 0)
       return {errc::memory_misaligned, "memory: a region is not aligned; align it to seqpar::memory_alignment", -1,
               name};

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include <seqpar/config.hpp>
@@ -17,10 +18,27 @@ inline namespace v0_1 {
 /// Every count, position and stride.
 using index_t = std::int64_t;
 
+/// The parameter of functions that are templates for one reason, `template <class = when_used>`: what they take to
+/// compile is spent where they are called, not wherever their header is included.
+struct when_used;
+
 /// The next multiple of `unit`.
 SEQPAR_HD constexpr index_t round_up(index_t n, index_t unit) {
   return (n + unit - 1) / unit * unit;
 }
+
+/// Stands for no number where any number may be one.
+inline constexpr index_t no_number = (std::numeric_limits<index_t>::min)();
+
+/// What is wrong with a value, in literal words, and the number at fault where there is one; or nothing, which reads as
+/// a null pointer.
+struct flaw {
+  const char* text = nullptr;
+  index_t given = no_number;
+
+  constexpr flaw(const char* what = nullptr, index_t number = no_number) : text(what), given(number) {}
+  constexpr operator const char*() const { return text; }
+};
 
 /// What compilers print of a forgotten extent.
 struct a_required_option_is_missing {};

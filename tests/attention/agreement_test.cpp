@@ -96,9 +96,20 @@ TEST_CASE("shapes that cannot be planned are one clear error with the remedy, th
   CHECK(refused([](problem& p) { p.shape.joint_kv = -2; }) == at + "joint tokens must be 0 to 2^31 - 1, got -2");
   CHECK(refused([](problem& p) { p.shape.joint_q = -3; }) == at + "joint tokens must be 0 to 2^31 - 1, got -3");
   CHECK(refused([](problem& p) { p.options.capacity.tokens_per_rank = -1; }) ==
-        at + "capacity must be 0 to 2^31 - 1 tokens, ranges_per_tile 1 to 2^31 - 1");
+        at + "capacity must be 0 to 2^31 - 1 tokens, ranges_per_tile 1 to 2^31 - 1, got -1 and 16");
   CHECK(refused([](problem& p) { p.options.capacity.tokens_per_rank = 3; }) ==
-        at + "a rank holds more than capacity.tokens_per_rank; give a larger capacity");
+        at + "rank 0 holds 4 tokens, more than capacity.tokens_per_rank, 3; plan with a larger capacity");
+  const auto windows_of = [](index_t n) {
+    return refused([n](problem& p) {
+      p.options.schedule = schedule::double_ring;
+      p.options.window = n;
+    });
+  };
+  const std::string window = at + "double_ring takes options.window, ring members that share a node: a divisor of 2, ";
+  CHECK(windows_of(3) == window + "got 3");
+  CHECK(windows_of(0) == window + "got 0");
+  CHECK(refused([](problem& p) { p.q_layout = contiguously(-16, 4); }) ==
+        at + "the layout: tokens is negative; give 0 or more, got -16");
 }
 
 TEST_CASE(
@@ -156,16 +167,18 @@ TEST_CASE("layouts that do not fit the mesh, and rows with two owners or none, a
 TEST_CASE("masks with negative sizes or broken tables are refused while planning, in the mask's own words") {
   const std::string at = "[seqpar] plan_attention: the mask: ";
   const auto with = [](auto mask) { return refused([&](problem& p) { p.mask = any_mask(mask); }); };
-  CHECK(with(window{.left = -1, .right = 0}) == at + "window: left and right count keys; give 0 or more");
-  CHECK(with(window{.left = 3, .right = -2}) == at + "window: left and right count keys; give 0 or more");
-  CHECK(with(first_keys{-1}) == at + "first_keys: count counts keys; give 0 or more");
-  CHECK(with(prefix_lm{-1}) == at + "prefix_lm: prefix counts keys; give 0 or more");
-  CHECK(with(valid{.keys = -1}) == at + "valid: queries and keys count tokens; give 0 or more");
-  CHECK(with(valid{.queries = -1, .keys = 1}) == at + "valid: queries and keys count tokens; give 0 or more");
-  CHECK(with(block_causal{0}) == at + "block_causal: block counts tokens; give 1 or more");
-  CHECK(with(teacher_forcing{.clean = -1, .block = 2}) == at + "teacher_forcing: clean counts tokens; give 0 or more");
-  CHECK(with(teacher_forcing{.clean = 8, .block = 0}) == at + "teacher_forcing: block counts tokens; give 1 or more");
-  CHECK(with(any_of{causal{}, first_keys{-1}}) == at + "first_keys: count counts keys; give 0 or more");
+  CHECK(with(window{.left = -1, .right = 0}) == at + "window: left and right count keys; give 0 or more, got -1");
+  CHECK(with(window{.left = 3, .right = -2}) == at + "window: left and right count keys; give 0 or more, got -2");
+  CHECK(with(first_keys{-1}) == at + "first_keys: count counts keys; give 0 or more, got -1");
+  CHECK(with(prefix_lm{-1}) == at + "prefix_lm: prefix counts keys; give 0 or more, got -1");
+  CHECK(with(valid{.keys = -1}) == at + "valid: queries and keys count tokens; give 0 or more, got -1");
+  CHECK(with(valid{.queries = -1, .keys = 1}) == at + "valid: queries and keys count tokens; give 0 or more, got -1");
+  CHECK(with(block_causal{0}) == at + "block_causal: block counts tokens; give 1 or more, got 0");
+  CHECK(with(teacher_forcing{.clean = -1, .block = 2}) ==
+        at + "teacher_forcing: clean counts tokens; give 0 or more, got -1");
+  CHECK(with(teacher_forcing{.clean = 8, .block = 0}) ==
+        at + "teacher_forcing: block counts tokens; give 1 or more, got 0");
+  CHECK(with(any_of{causal{}, first_keys{-1}}) == at + "first_keys: count counts keys; give 0 or more, got -1");
   const std::vector<index_t> down{0, 5, 3}, late{1, 5};
   CHECK(with(documents{down}) == at + "documents: bounds descend; give lengths of 0 or more to pack()");
   CHECK(with(seqpar::within{documents{late}, causal{}}) == at + "documents: the first bound is not 0; use pack()");

@@ -88,6 +88,7 @@ TEST_CASE("an update whose tables do not fit on one rank fails the next run of a
   std::array<std::string, 2> said;
   std::array<status, 2> ran, later;
   std::array<bool, 2> right{};
+  index_t planned = 0;
   threads::options world_options{.ranks = 2};
   world_options.deadline = std::chrono::seconds(60);
   std::barrier prepared(2);  // else a peer may hear of the failure in its first run
@@ -98,6 +99,7 @@ TEST_CASE("an update whose tables do not fit on one rank fails the next run of a
     check(rank.forward());
     const std::vector<float> out = rank.out;
     prepared.arrive_and_wait();
+    if (me == 1) planned = rank.plan.memory().tables;
     const failure f = rank.plan.try_update(p.q_layout, cut, finer, rank.given);
     said[me] = f ? f->what() : "updated";
     ran[me] = rank.forward();
@@ -108,7 +110,9 @@ TEST_CASE("an update whose tables do not fit on one rank fails the next run of a
   });
   CHECK(said[0] == "updated");
   CHECK(said[1].starts_with("[seqpar] attention_plan::update: "));
-  CHECK(said[1].find("capacity") != std::string::npos);
+  CHECK(said[1].find("capacity.ranges_per_tile: memory.tables (") != std::string::npos);
+  CHECK(std::stoll(said[1].substr(said[1].find("memory.tables (") + 15)) > planned);
+  CHECK(said[1].find(" bytes wanted, " + std::to_string(planned) + " given)") != std::string::npos);
   CHECK(ran[0].code() == errc::peer_failed);
   CHECK(ran[0].rank() == 1);
   CHECK(!ran[1].ok());

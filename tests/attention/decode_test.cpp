@@ -444,8 +444,9 @@ TEST_CASE("a wrong buffer is named with its call, and runs that do not spell the
     };
     const std::string shape = " is missing or has another shape than planned; ", at = "[seqpar] decode.append: ";
     CHECK(append([](auto& a) { --a.k_cache.shape[1]; }) ==
-          at + "a tensor" + shape + "append_arguments tells the shapes: k_cache");
-    CHECK(append([](auto& a) { --a.k.shape[2]; }) == at + "a tensor" + shape + "append_arguments tells the shapes: k");
+          at + "a tensor" + shape + "append_arguments tells the shapes: k_cache (12 rows wanted, 11 given)");
+    CHECK(append([](auto& a) { --a.k.shape[2]; }) ==
+          at + "a tensor" + shape + "append_arguments tells the shapes: k (2 heads wanted, 1 given)");
     CHECK(append([](auto& a) { a.v.stride[3] = 2; }) ==
           at + "the last dimension of a tensor must be dense; give stride 1: v");
     CHECK(append([](auto& a) { a.v_cache.pointer = nullptr; }) == at + "a tensor with elements is null: v_cache");
@@ -462,9 +463,23 @@ TEST_CASE("a wrong buffer is named with its call, and runs that do not spell the
       return said;
     };
     const std::string here = "[seqpar] decode.forward: ";
-    CHECK(forward([](auto& x) { --x.k.shape[1]; }) == here + "a tensor" + shape + "decode_shape tells the shapes: k");
+    CHECK(forward([](auto& x) { --x.k.shape[1]; }) ==
+          here + "a tensor" + shape + "decode_shape tells the shapes: k (12 rows wanted, 11 given)");
     CHECK(forward([](auto& x) { std::swap(x.lse.shape[1], x.lse.shape[2]); }) ==
-          here + "lse has another shape than planned; give [batch, heads, queries]: lse");
+          here + "lse has another shape than planned; give [batch, heads, queries]: lse (4 heads wanted, 1 given)");
+    const any_cache full{any_layout(contiguous{.tokens = 13, .ranks = 1}), 0},
+        two{any_layout(contiguous{.tokens = 4, .ranks = 2}), 0};
+    const auto advance = [&](const any_cache& cache, index_t queries) {
+      return rank.plan.advance(cache, queries, rank.given).words();
+    };
+    CHECK(advance(full, 1) == "decode: a rank's cache is full; plan with more cache_rows (13 rows wanted, 12 given)");
+    CHECK(advance(p.cache, 9) ==
+          "decode: more queries than planned for; plan with more queries (9 queries wanted, 1 given)");
+    CHECK(advance(two, 1) ==
+          "decode: the cache is dealt over another number of ranks than the mesh's ring has (1 ranks wanted, 2 given)");
+    CHECK(rank.plan.append(p.cache, rank.last(4, 4)).words() ==
+          "decode: more new tokens than the cache has (4 tokens wanted, 3 given)");
+    check(world.recover());
     const any_cache wrong{any_layout(runs_backwards{{.tokens = 12, .ranks = 1}}), 0};
     for (const status& s : {rank.plan.advance(wrong, 1, rank.given), rank.plan.append(wrong, rank.last(3, 1))})
       CHECK(s.message().starts_with("[seqpar] decode: the runs of the cache's layout do not spell global_of"));
@@ -595,7 +610,7 @@ TEST_CASE("a mask that throws, in advance or in a kernel, is that rank's status,
   struct with_intervals : asked {
     interval_pair key_intervals(index_t q) const { return {{0, q + this->allows(q, q)}, {}}; }
   };
-  const auto told = [](auto mask) {
+  const auto told = [](auto mask, const char* threw) {
     std::vector<errc> codes(2);
     run_ranks(2, [&](threads::transport world) {
       bool armed = false;
@@ -616,12 +631,14 @@ TEST_CASE("a mask that throws, in advance or in a kernel, is that rank's status,
                           .out = dense_view(&out, one)},
                          memory, on_host{});
       codes[static_cast<std::size_t>(world.rank())] = s.code();
+      const std::string report = std::string("rank 1 gave up: ") + threw + ": no such query";
+      if (world.report() != report || (armed && s.words() != threw)) raise(error(s.code(), world.report()));
     });
     return codes;
   };
   const std::vector<errc> want{errc::peer_failed, errc::invalid_argument};
-  CHECK(told(asked{}) == want);
-  CHECK(told(with_intervals{}) == want);
+  CHECK(told(asked{}, "decode: the kernel or the mask threw") == want);
+  CHECK(told(with_intervals{}, "decode: the mask threw") == want);
 }
 
 TEST_CASE("a plan that cannot be is one sentence while planning, and ranks that disagree hear of it in prepare") {

@@ -132,6 +132,33 @@ TEST_CASE("wrong use at run time is that rank's own status, peer_failed for the 
     }
 }
 
+TEST_CASE("a tensor of another shape is told with the axis, what is wanted there and what was given") {
+  run_ranks(1, [&](threads::transport world) {
+    problem p = plain({.ring = 1, .all_to_all = 1});
+    p.shape.kv_heads = 2;
+    p.shape.batch = 2;
+    rank_run rank(world, p);
+    rank.prepare();
+    const auto f = rank.f;
+    const auto said = [&](auto&& spoil) {
+      rank.f = f;
+      spoil(rank.f);
+      const std::string words = rank.forward().words();
+      return words.substr(words.rfind(": ") + 2);
+    };
+    CHECK(said([](auto& x) { --x.q.shape[1]; }) == "q (12 rows wanted, 11 given)");
+    CHECK(said([](auto& x) { ++x.k.shape[2]; }) == "k (2 heads wanted, 3 given)");
+    CHECK(said([](auto& x) { x.v.shape[3] = 8; }) == "v (4 numbers a head wanted, 8 given)");
+    CHECK(said([](auto& x) { x.out.shape = {0, 5, 5, 5}; }) == "out (2 items wanted, 0 given)");
+    CHECK(said([](auto& x) { std::swap(x.lse.shape[1], x.lse.shape[2]); }) == "lse (4 heads wanted, 12 given)");
+    CHECK(said([](auto& x) { ++x.lse.shape[2]; }) == "lse (12 rows wanted, 13 given)");
+    CHECK(said([](auto& x) { x.k = {}; }) == "k");
+    rank.f = f;
+    ++rank.f.q.shape[1];
+    CHECK(rank.forward().words().find("the plan's q_rows() and kv_rows() the rows: q") != std::string::npos);
+  });
+}
+
 TEST_CASE("a run before prepare, with other tables than prepare wrote, or of a pass not planned, is told so") {
   complaints wrong;
   run_ranks(4, [&](threads::transport world) {

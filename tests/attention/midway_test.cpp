@@ -35,7 +35,7 @@ struct faulty_transport {
   status wait(group_type& g, on_host e) const noexcept { return inner.wait(g, e); }
   status wait(group_type& g, on_host e, std::chrono::nanoseconds d) const noexcept { return inner.wait(g, e, d); }
   status check() const noexcept { return inner.check(); }
-  void abort(const status& s) const noexcept { inner.abort(s); }
+  void abort(const status& s, std::string_view why = {}) const noexcept { inner.abort(s, why); }
 };
 struct faulty_kernel {
   using good = host_reference<float>;
@@ -66,6 +66,7 @@ enum class pass { forward, backward };
 struct told {
   status at_once, later, recovered;
   bool same_bits_again = false;
+  std::string report{};
 };
 
 /// Runs both passes, plants `fault` on a rank and runs the pass again; then recovers and compares the results' bits.
@@ -116,6 +117,7 @@ std::vector<told> run_with(planted fault, int at_fault, mesh_shape team_shape, s
     mine = {};
     here.arrive_and_wait();
     said.later = run(pass::forward);
+    said.report = t.report();
     here.arrive_and_wait();
     said.recovered = t.recover();
     check(run(pass::forward));
@@ -127,8 +129,8 @@ std::vector<told> run_with(planted fault, int at_fault, mesh_shape team_shape, s
 
 /// "" if the rank at fault was told `code`, its peers peer_failed, and all came back; "no fault" if nothing happened.
 /// A peer that needs nothing more of that rank may have finished; then it learns of the failure in its next run. Before
-/// the first round of a ring of four nobody can have: `all_wait`.
-std::string fault_in(const std::vector<told>& all, int at_fault, errc code, bool all_wait) {
+/// the first round of a ring of four nobody can have: `all_wait`. `why` is what all can read of the cause.
+std::string fault_in(const std::vector<told>& all, int at_fault, errc code, const char* why, bool all_wait) {
   int failed = 0;
   for (int r = 0; r < static_cast<int>(all.size()); ++r) {
     const told& t = all[static_cast<std::size_t>(r)];
@@ -140,6 +142,7 @@ std::string fault_in(const std::vector<told>& all, int at_fault, errc code, bool
       if (t.at_once.rank() != at_fault) return rank + "the wrong rank is blamed: " + t.at_once.message();
     }
     if (t.later.ok()) return rank + "a later run does not know of the failure";
+    if (t.report != "rank " + std::to_string(at_fault) + " gave up: " + why) return rank + "reports " + t.report;
     if (!t.recovered.ok() || !t.same_bits_again) return rank + "did not recover";
   }
   return failed > 1 ? "" : "no peer was told";
@@ -159,7 +162,7 @@ TEST_CASE("a launch that fails in the middle of a run is told to the peers at on
           const auto all = run_with({.launch = launches + 1}, 2, team, s, where);
           if (all[2].at_once.ok() || launches == 20) break;
           CAPTURE(launches);
-          CHECK(fault_in(all, 2, errc::transport_failed, launches == 0) == "");
+          CHECK(fault_in(all, 2, errc::transport_failed, "planted: this launch fails", launches == 0) == "");
           REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // without a deadline
         }
         CHECK(launches >= 1);
@@ -172,14 +175,39 @@ TEST_CASE("a mask that throws in a run is that rank's error, peer_failed for the
     for (const pass where : {pass::forward, pass::backward})
       for (const bool standard : {true, false})
         CHECK(fault_in(run_with({.mask = 1, .standard = standard}, 1, team, schedule::direct, where), 1,
-                       errc::invalid_argument, team.ring == 4) == "");
+                       errc::invalid_argument,
+                       standard ? "attention: the kernel or the mask threw: planted"
+                                : "attention: the kernel or the mask threw: threw something that is no std::exception",
+                       team.ring == 4) == "");
 }
 
 TEST_CASE("a kernel that throws in a run is that rank's error, peer_failed for the others, and ends nobody [J5]") {
   for (const mesh_shape& team : meshes)
     for (const schedule s : every_schedule)
       for (const pass where : {pass::forward, pass::backward})
-        CHECK(fault_in(run_with({.kernel = 1}, 0, team, s, where), 0, errc::invalid_argument, team.ring == 4) == "");
+        CHECK(fault_in(run_with({.kernel = 1}, 0, team, s, where), 0, errc::invalid_argument,
+                       "attention: the kernel or the mask threw: planted", team.ring == 4) == "");
+}
+
+TEST_CASE("a kernel that asks no mask is blamed alone, in its own words, which run_ranks throws") {
+  std::string thrown;
+  try {
+    run_ranks(2, [](threads::transport t) {
+      planted mine{.kernel = t.rank()};
+      auto plan = plan_attention<float>(ring(t), contiguous{.tokens = 2, .ranks = 2}, full{},
+                                        {.heads = 1, .kv_heads = 1, .head_dim = 1}, {}, faulty_kernel{&mine});
+      const host_memory memory(plan.memory());
+      plan.prepare(memory, on_host{});
+      float x = 1, out = 0, lse = 0;
+      const auto in = dense_view<const float>(&x, {1, 1, 1, 1});
+      check(plan.forward(
+          {.q = in, .k = in, .v = in, .out = dense_view(&out, {1, 1, 1, 1}), .lse = dense_heads(&lse, {1, 1, 1})},
+          memory, on_host{}));
+    });
+  } catch (const error& e) {
+    thrown = e.what();
+  }
+  CHECK(thrown == "[seqpar] rank 1: attention: the kernel threw: planted");
 }
 
 }  // namespace seqpar::test

@@ -72,7 +72,7 @@ TEST_CASE("two equal plans in another order on one rank are ranks_disagree on al
       const outcome mixed =
           told(who, seed, [](const auto& t, bool swaps) { return attention_and_reshard(ring(t), swaps); });
       for (const status& s : mixed.told) CHECK(s.message() == other_plan);
-      for (const char* part : {"(exchange, round 0)", "(keys, round ", "belongs to another plan", "rank "})
+      for (const char* part : {"(reshard, round 0)", "(keys, round ", "belongs to another plan", "rank "})
         CHECK(mixed.report.find(part) != std::string::npos);
     }
 }
@@ -87,8 +87,8 @@ TEST_CASE("run_ranks throws the report of plans that meet, and the words of rank
     return "";
   };
   const std::string met = thrown([](const auto& t) { check(two_reshards(ring(t), t.rank() == 1)); });
-  CHECK(met.find("(exchange, round 0) belongs to another plan than the one it meets (exchange, round 0); run plans") !=
-        std::string::npos);
+  CHECK(met.find("(reshard, round 0) belongs to another plan than the one it meets (reshard, round 0, of another such "
+                 "plan); run plans") != std::string::npos);
   const std::string differ = thrown([](const auto& t) {
     const contiguous rows{.tokens = 4, .ranks = 2};
     auto plan = plan_reshard(ring(t), rows, rows, {.row_bytes = 4 + t.rank(), .passes = forward_only});

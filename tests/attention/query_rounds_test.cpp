@@ -49,9 +49,20 @@ void check(const M& mask) {
     }
 }
 
+/// The same mask, which says intervals and nothing else.
+template <class M>
+struct by_intervals {
+  M inner;
+  bool allows(index_t q, index_t k) const { return inner.allows(q, k); }
+  interval_pair key_intervals(index_t q) const { return inner.key_intervals(q); }
+};
+template <class M>
+by_intervals(M) -> by_intervals<M>;
+
 /// Counts how often it is asked.
+template <class M>
 struct counted {
-  causal inner;
+  M inner;
   index_t* asked;
   bool allows(index_t q, index_t k) const { return inner.allows(q, k); }
   cover covers(interval q, interval k) const {
@@ -86,14 +97,32 @@ TEST_CASE("the queries that visit a block are those that may see one of its keys
     CHECK(fault_of(teacher_forcing{.clean = 48, .block = block}, 96, zigzag{.tokens = 96, .ranks = 4}) == "");
 }
 
+TEST_CASE("the same queries visit where a mask says no more than the intervals of each query") {
+  const std::vector<index_t> bounds = pack({20, 30, 50, 30});
+  check(by_intervals{window{.left = 5, .right = 0}});
+  check(by_intervals{window{.left = 3, .right = 2, .align = alignment::top_left, .offset = 9}});
+  check(by_intervals{within{documents{bounds}, causal{}}});
+  check(by_intervals{any_of{first_keys{2}, all_of{causal{}, window{.left = 6, .right = 0}}}});
+}
+
 TEST_CASE("who must visit is found by asking the mask a number of times that grows with runs, not with tokens") {
   for (const index_t tokens : {index_t{1} << 10, index_t{1} << 40}) {
     index_t asked = 0;
-    const counted mask{{}, &asked};
+    const counted<causal> mask{{}, &asked};
     auto found = detail::seer_search(mask, blocks_of(zigzag{.tokens = tokens, .ranks = 64}), tokens).among({0, tokens});
     CHECK(found[63].parts() == std::vector<interval>{{63 * (tokens / 128), tokens}});
     CHECK(asked < 64 * 64);
   }
+}
+
+TEST_CASE("where queries see few of many blocks each, they are asked no more than twice in the mean") {
+  index_t asked = 0;
+  const index_t tokens = 1 << 14;
+  const counted<window> mask{{.left = 3, .right = 0}, &asked};
+  auto found = detail::seer_search(mask, blocks_of(striped{.tokens = tokens, .ranks = 64}), tokens).among({0, tokens});
+  CHECK(found[5].parts().size() == tokens / 64);
+  CHECK(found[5].parts()[1] == interval{64 + 5, 64 + 9});
+  CHECK(asked < 2 * tokens);
 }
 
 TEST_CASE("the last row that is held in an interval is found among runs of any order and step") {

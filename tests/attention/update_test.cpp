@@ -146,8 +146,9 @@ TEST_CASE("an update beyond the capacity is a clear error on every rank, and the
     rank.store(p, got);
   });
   CHECK(said[0][0] ==
-        "[seqpar] attention_plan::update: a rank holds more than capacity.tokens_per_rank; give a larger capacity");
-  CHECK(said[0][1].find("first_keys: count counts keys; give 0 or more") != std::string::npos);
+        "[seqpar] attention_plan::update: rank 3 holds 6 tokens, more than capacity.tokens_per_rank, 5; plan with a "
+        "larger capacity");
+  CHECK(said[0][1].find("first_keys: count counts keys; give 0 or more, got -1") != std::string::npos);
   CHECK(said[0][2].find("dealt over 2 ranks, the mesh has 4") != std::string::npos);
   CHECK(said[0][3].find("give plan.memory() bytes") != std::string::npos);
   for (const auto& text : said) CHECK(text == said[0]);

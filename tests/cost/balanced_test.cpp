@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The solver: even work, equal tokens, few rows from elsewhere.
 #include <doctest/doctest.h>
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <seqpar/cost/balanced.hpp>
 #include <seqpar/cost/needs.hpp>
@@ -51,6 +54,54 @@ TEST_CASE("causal and teacher forcing come out even, with no more rows than zigz
     const figures forced = figures_of(balanced(mask, {.tokens = n, .ranks = ranks, .granule = n / 64}), mask);
     CHECK(forced.load <= 1.05);
     CHECK(forced.rows <= figures_of(zigzag{.tokens = n, .ranks = ranks}, mask).rows);
+  }
+}
+
+TEST_CASE("where big granules do not come out even, small ones fill up: a long document among a thousand short ones") {
+  std::vector<index_t> lengths;
+  std::uint32_t state = 1;
+  index_t left = 1 << 20;
+  for (int i = 0; i < 999; ++i) {
+    state = state * 1664525u + 1013904223u;
+    left -= lengths.emplace_back(200 + state % 1600);
+  }
+  lengths.push_back(left);
+  const std::vector<index_t> bounds = pack(lengths);
+  const within mask{documents{bounds}, causal{}};
+  CHECK(figures_of(balanced(mask, {.tokens = 1 << 20, .ranks = 8, .granule = 1 << 11}), mask).load <= 1.02);
+}
+
+TEST_CASE("hundreds of ranks come out even, though each looks at few others, and documents stay near") {
+  constexpr int ranks = 256;
+  constexpr index_t tokens = 32 * ranks;
+  CHECK(figures_of(balanced(causal{}, {.tokens = tokens, .ranks = ranks, .granule = 2}), causal{}).load <= 1.02);
+  std::vector<index_t> lengths;
+  for (index_t left = tokens; left > 0; left -= lengths.back())
+    lengths.push_back(std::min<index_t>(left, lengths.size() % 8 == 0 ? 200 : 25));
+  const std::vector<index_t> bounds = pack(lengths);
+  const within mask{documents{bounds}, causal{}};
+  const figures solved = figures_of(balanced(mask, {.tokens = tokens, .ranks = ranks, .granule = 2}), mask);
+  CHECK(solved.load <= 1.02);
+  CHECK(solved.rows <= .12 * figures_of(striped{.tokens = tokens, .ranks = ranks}, mask).rows);
+}
+
+TEST_CASE("a set of granules counts what an interval would add, as a table does") {
+  std::uint32_t state = 1;
+  const auto below = [&](index_t bound) {
+    return static_cast<index_t>((state = state * 1664525u + 1013904223u) >> 8) % bound;
+  };
+  for (int round = 0; round < 50; ++round) {
+    detail::granule_set set;
+    std::array<bool, 60> in{};
+    const auto outside = [&](interval i) { return std::count(in.begin() + i.lo, in.begin() + i.hi, false); };
+    for (int i = 0; i < 30; ++i) {
+      const index_t lo = below(60), hi = lo + 1 + below(std::min<index_t>(60 - lo, 8));
+      REQUIRE(set.missing({lo, hi}) == outside({lo, hi}));
+      set.add({lo, hi});
+      std::fill(in.begin() + lo, in.begin() + hi, true);
+      REQUIRE(set.size() == std::count(in.begin(), in.end(), true));
+      REQUIRE(set.missing({0, 60}) == outside({0, 60}));
+    }
   }
 }
 
@@ -104,9 +155,10 @@ TEST_CASE("costs that are negative, not numbers or not as many as granules are r
     CHECK_THROWS_WITH_AS(balanced(causal{}, {.tokens = 4, .ranks = 2, .granule = 1, .costs = costs}),
                          doctest::Contains(what), error);
   };
-  says({1, 2, -1, 3}, "the cost of granule 2 is negative");
+  says({1, 2, -1, 3}, "the cost of granule 2 must be 0 or more, and finite, not -1");
   says({1, std::nan(""), 1, 3}, "the cost of granule 1");
   says({1, 1, 1, std::numeric_limits<double>::infinity()}, "the cost of granule 3");
+  says({1, 1e308, 1, 1e308}, "the costs up to granule 3 have an infinite sum; give them in a larger unit");
   says({1, 1, 1}, "there are 3 costs for 4 granules");
   CHECK_THROWS_WITH_AS(balanced(causal{}, {.tokens = -1, .ranks = 2, .granule = 1}),
                        doctest::Contains("tokens is negative"), error);
@@ -119,6 +171,17 @@ TEST_CASE("costs that are negative, not numbers or not as many as granules are r
   CHECK_THROWS_WITH_AS(balanced(causal{}, {.tokens = 4, .ranks = 2, .granule = 1, .tolerance = -1}),
                        doctest::Contains("tolerance"), error);
 }
+
+template <class T>
+concept gives_a_view = requires {
+  std::declval<T>().view();
+};
+template <class T>
+concept is_costs = requires {
+  balance_options{.tokens = 1, .ranks = 1, .granule = 1, .costs = std::declval<T>()};
+};
+static_assert(gives_a_view<const dealt&> && !gives_a_view<dealt> && !gives_a_view<const dealt>);
+static_assert(is_costs<const std::vector<double>&> && !is_costs<std::vector<double>>);
 
 TEST_CASE("a dealt layout written down from another is that layout") {
   const auto same = [](const auto& layout) {

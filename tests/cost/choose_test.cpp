@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which layout, mesh and schedule comes first, and why.
 #include <doctest/doctest.h>
+#include <algorithm>
 #include <cstdio>
 #include <seqpar/cost.hpp>
+#include <set>
 #include <tests/cost/documents.hpp>
 #include <tests/support/any.hpp>
 
@@ -69,15 +71,82 @@ TEST_CASE(
 }
 
 TEST_CASE("on nodes a double ring has windows of a node, and what the library refuses is left out") {
-  const auto all =
-      choose<bfloat16>(any_mask(causal{}), grouped, box(1e14, 1e9, 4), {.tokens = 2048, .ranks = 8, .simulate = 99});
-  int double_rings = 0;
-  for (const candidate& c : all)
-    if (c.schedule == schedule::double_ring) {
-      ++double_rings;
-      CHECK(c.team.ring * c.team.all_to_all == 8);
-    }
-  CHECK(double_rings > 0);
+  const auto rings = [](int per_node) {
+    const machine m = box(1e14, 1e9, per_node);
+    const choose_options o{.tokens = 2048, .ranks = 8, .simulate = 99};
+    std::set<index_t> found;
+    for (const candidate& c : choose<bfloat16>(any_mask(causal{}), grouped, m, o))
+      if (c.schedule == schedule::double_ring) {
+        found.insert(c.team.ring);
+        const index_t window = attention_of(o, m, c).window;
+        CHECK(window == per_node / c.team.all_to_all);
+        CHECK(c.seconds > 0);
+        for (int member = 0; per_node == 4 && member < 8; ++member) {
+          const int r = c.team.ring_of(member), first = r - r % static_cast<int>(window);
+          CHECK(m.one_node(member, c.team.member_at(first, c.team.all_to_all_of(member))));
+        }
+      }
+    return found;
+  };
+  CHECK(rings(4) == std::set<index_t>{8, 4, 2});  // 1 x 8: a group is larger than a node
+  CHECK(rings(3) == std::set<index_t>{4});        // 8 x 1: 3 does not divide it
+  CHECK(rings(0).empty());
+}
+
+TEST_CASE("schedules may stand in any order: what is refused is left out, and the next one takes its place") {
+  const auto all = [](std::vector<schedule> schedules, int per_node) {
+    machine m = box(1e14, 1e9, per_node);
+    m.across = m.inside;
+    return choose<bfloat16>(any_mask(full{}), plain, m,
+                            {.tokens = 256, .ranks = 8, .schedules = std::move(schedules), .simulate = 1});
+  };
+  for (schedule other : {schedule::double_ring, schedule::all_gather}) {  // one is refused
+    const candidates ahead = all({other, schedule::direct}, 0), behind = all({schedule::direct, other}, 0);
+    REQUIRE(ahead.size() == behind.size());
+    for (std::size_t i = 0; i < ahead.size(); ++i) CHECK(ahead[i].why == behind[i].why);
+    CHECK(ahead.front().schedule == schedule::direct);
+    CHECK(ahead.front().team.ring == 1);
+    CHECK(ahead.front().seconds > 0);
+  }
+  // a ring of 1 is the best again, but has no window
+  const candidates two_nodes = all({schedule::double_ring}, 4);
+  CHECK(two_nodes.front().schedule == schedule::double_ring);
+  CHECK(two_nodes.front().seconds > 0);
+  CHECK(std::none_of(two_nodes.begin(), two_nodes.end(), [](const candidate& c) { return c.team.ring == 1; }));
+  CHECK_THROWS_WITH_AS(all({schedule::double_ring}, 0),
+                       doctest::Contains("double_ring needs a machine of several nodes, or a window"), error);
+}
+
+TEST_CASE("where queries travel whoever has the keys works: no run is faster than the least time, and balance is so") {
+  // all queries are rank 0's, their keys everybody's; links cost nothing
+  const any_mask mask(valid{.queries = 128, .keys = 1024});
+  const machine m = box(1e9, 1e15);
+  const attention_options both{.passes = forward_backward};
+  const candidates all =
+      choose<bfloat16>(mask, plain, m, {.tokens = 1024, .ranks = 8, .attention = both, .simulate = 99});
+  int ran[2] = {};
+  for (const candidate& c : all) {
+    INFO(c.why);
+    CHECK(c.seconds >= c.least);
+    if (c.layout != "contiguous" || c.team.ring != 8) continue;
+    const bool direct = c.schedule == schedule::direct;
+    ++ran[direct];
+    CHECK(c.balance == doctest::Approx(direct ? (4. * 8 + 10) / 14 : 8));  // forward keys travel, backward queries
+  }
+  CHECK(ran[0] == 2);
+  CHECK(ran[1] == 1);
+  const dealt layout = dealt::from(contiguous{.tokens = 1024, .ranks = 8});
+  const auto weighed = [&](const any_mask& which, schedule s) {
+    return weigh<bfloat16>("", {8, 1}, layout, which, plain, m, {.passes = forward_backward, .schedule = s},
+                           mask_pieces(which, 1024, 1024));
+  };
+  const double product = 128. * 1024 * 8 * 64 / 1e9;
+  CHECK(weighed(mask, schedule::pass_along).least == doctest::Approx(14 * product));
+  CHECK(weighed(mask, schedule::direct).least == doctest::Approx((4 + 10. / 8) * product));
+  // all keys are rank 0's: backward queries are fewer bytes, but then it does everything, unlike where keys move
+  const any_mask head(first_keys{.count = 128});
+  CHECK(weighed(head, schedule::direct).balance == doctest::Approx((4 + 10. * 8) / 14));
+  CHECK(weighed(head, schedule::direct).least == doctest::Approx(14. / 8 * product));
 }
 
 TEST_CASE("slow links: with 4 query heads to a kv head the ring moves least, with one the all-to-all does") {
@@ -115,10 +184,16 @@ TEST_CASE("the first candidate says how to plan it") {
                               .inside = {5e-6, 200e9},  // seconds, bytes per second and direction
                               .across = {10e-6, 50e9},
                               .ranks_per_node = 4};
-  const seqpar::choose_options options{.tokens = 2048, .ranks = 8, .granule = 32};
-  const seqpar::candidate best = seqpar::choose<seqpar::bfloat16>(mask, shape, nodes, options).front();
+  const seqpar::paired<seqpar::striped> in_turns{{.tokens = 1024, .ranks = 8, .granule = 32}};
+  const seqpar::choose_options options{.tokens = 2048,
+                                       .ranks = 8,
+                                       .granule = 32,
+                                       .attention = {.passes = seqpar::forward_backward},
+                                       .layouts = {{"paired striped", seqpar::dealt::from(in_turns)}}};
+  const seqpar::candidates all = seqpar::choose<seqpar::bfloat16>(mask, shape, nodes, options);
+  const seqpar::candidate& best = all.front();
   std::printf("take %s\n", best.why.c_str());
-  const seqpar::segments layout = best.deal.view();
+  const seqpar::segments layout = best.deal.view();  // as long as `all` lives
   // on every rank: plan_attention<bfloat16>(mesh(world, best.team), layout, mask, shape,
   //                                         attention_of(options, nodes, best))
   // [/snippet]
@@ -166,6 +241,48 @@ TEST_CASE("layouts of the caller's own are weighed, too, and the granule is neve
       });
 }
 
+TEST_CASE("a layout of the caller's own always runs, on its best mesh, and the first is still the fastest") {
+  // uneven; and one head wants a ring, where there are schedules
+  const attention_shape one_head{.heads = 1, .kv_heads = 1, .head_dim = 64};
+  const named_layout own{"mine", dealt({{{180, 60, 1}}, {{120, 60, 1}}, {{60, 60, 1}}, {{0, 60, 1}}})};
+  for (int simulate : {0, 1, 2}) {
+    const candidates all = choose<bfloat16>(any_mask(causal{}), one_head, box(1e9),
+                                            {.tokens = 240, .ranks = 4, .simulate = simulate, .layouts = {own}});
+    int ran = 0;
+    double least = 1e300;
+    for (const candidate& c : all) {
+      CHECK((c.own == 0) == (c.layout == "mine"));
+      if (c.own == 0) least = std::min(least, c.least);
+      if (c.own == 0 && c.seconds > 0) ++ran;
+    }
+    CHECK(ran == 3);  // every schedule of one node
+    CHECK(std::any_of(all.begin(), all.end(),
+                      [&](const candidate& c) { return c.own == 0 && c.seconds > 0 && c.least == least; }));
+    CHECK(all.front().own == -1);
+    CHECK(all.front().seconds > 0);
+    CHECK(all.front().seconds < find(all, "mine", 4).least);
+  }
+}
+
+TEST_CASE("a layout of the caller's own that is of another size, or is none, is refused by its name") {
+  const auto says = [](const dealt& layout, const char* what) {
+    CHECK_THROWS_WITH_AS(
+        choose<bfloat16>(any_mask(causal{}), plain, box(), {.tokens = 64, .ranks = 4, .layouts = {{"mine", layout}}}),
+        doctest::Contains(what), error);
+  };
+  says(dealt::from(zigzag{.tokens = 48, .ranks = 4}),
+       "choose: layout `mine` deals 48 tokens over 4 ranks, the options say 64 over 4; give both the same numbers");
+  says(dealt::from(zigzag{.tokens = 64, .ranks = 3}), "`mine` deals 64 tokens over 3 ranks");
+  says(dealt({{{0, 64, 1}}, {{64, 1, 1}}, {}, {{0, -1, 1}}}), "choose: layout `mine`: segments: a run needs count");
+  says(dealt({{{0, 32, 1}}, {{16, 32, 1}}, {}, {}}), "choose: layout `mine`: row 16 has two owners");
+}
+
+template <class T>
+concept gives_a_view = requires {
+  std::declval<T>().front().deal.view();
+};
+static_assert(gives_a_view<const candidates&> && !gives_a_view<candidates>);
+
 TEST_CASE("nothing to do, nothing to see, more ranks than tokens: an answer that the library plans") {
   const auto plans = [](const auto& mask, index_t tokens, index_t ranks, index_t heads) {
     const attention_shape shape{.heads = heads, .kv_heads = 1, .head_dim = 8};
@@ -195,20 +312,28 @@ TEST_CASE("what plans refuse is an error here: shapes, masks, layouts; machines 
   const choose_options o{.tokens = 64, .ranks = 4};
   CHECK_THROWS_WITH_AS(choose<bfloat16>(any_mask(causal{}), {.heads = 3, .kv_heads = 2, .head_dim = 8}, box(), o),
                        doctest::Contains("kv_heads must divide heads"), error);
+  for (index_t tokens : {0, 64})  // sizes are checked before they are multiplied
+    CHECK_THROWS_WITH_AS(
+        choose<bfloat16>(any_mask(causal{}), {.heads = index_t{1} << 62, .kv_heads = index_t{1} << 62, .head_dim = 8},
+                         box(), {.tokens = tokens, .ranks = 4}),
+        doctest::Contains("may move more bytes than 64 bits count; give smaller sizes"), error);
   CHECK_THROWS_WITH_AS(choose<bfloat16>(any_mask(causal{}), plain, box(0), o),
                        doctest::Contains("flops must be above 0"), error);
   CHECK_THROWS_WITH_AS(choose<bfloat16>(any_mask(causal{}), plain, box(1, -1), o),
                        doctest::Contains("bandwidth must be above 0"), error);
+  const machine one_node{.flops = 1e12, .inside = {1e-6, 1e10}};
+  CHECK(choose<bfloat16>(any_mask(causal{}), plain, one_node, o).front().seconds > 0);
+  CHECK_THROWS_WITH_AS(weigh<bfloat16>("", {4, 1}, dealt::from(contiguous{.tokens = 64, .ranks = 4}),
+                                       any_mask(causal{}), plain, box(1, -1), {}, mask_pieces(causal{}, 64, 64)),
+                       doctest::Contains("weigh: the machine's inside.bandwidth must be above 0, not -1"), error);
   CHECK_THROWS_WITH_AS(choose<bfloat16>(any_mask(block_causal{.block = 0}), plain, box(), o),
                        doctest::Contains("block counts"), error);
   CHECK_THROWS_WITH_AS(choose<bfloat16>(any_mask(causal{}), plain, box(), {.tokens = -1, .ranks = 4}),
                        doctest::Contains("tokens is negative"), error);
   CHECK_THROWS_WITH_AS(choose<bfloat16>(any_mask(causal{}), plain, box(), {.tokens = 64, .ranks = 4, .schedules = {}}),
                        doctest::Contains("no schedule"), error);
-  const named_layout wrong{"wrong", dealt({{{0, 32, 1}}, {{16, 32, 1}}, {}, {}})};
-  CHECK_THROWS_WITH_AS(
-      choose<bfloat16>(any_mask(causal{}), plain, box(), {.tokens = 64, .ranks = 4, .layouts = {wrong}}),
-      doctest::Contains("owner"), error);
+  CHECK_THROWS_WITH_AS(choose<bfloat16>(any_mask(causal{}), plain, box(), {.tokens = 64, .ranks = 4, .simulate = -2}),
+                       doctest::Contains("simulate must be 0 or more, not -2"), error);
 }
 
 TEST_CASE("1024 ranks and ten million tokens are weighed without a walk over tokens") {

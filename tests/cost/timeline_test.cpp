@@ -167,6 +167,13 @@ TEST_CASE("the spans of the critical path follow one another without a gap and m
     }
 }
 
+TEST_CASE("the spans of a temporary timeline can be walked") {
+  double time = 0;
+  for (const timeline_span& s : timeline(pages_of({writer(0, 1).compute(6)}), simple(2, 1)).spans())
+    time += s.end - s.start;
+  CHECK(time == 3);
+}
+
 TEST_CASE("machines without speed are refused, and so are runs whose messages do not match") {
   const std::vector<paper_page> none(2);
   const auto says = [&](machine m, const char* what) {
@@ -175,11 +182,16 @@ TEST_CASE("machines without speed are refused, and so are runs whose messages do
   says(simple(0, 1), "flops must be above 0");
   says(simple(-1, 1), "flops must be above 0");
   says(simple(1, 0), "inside.bandwidth must be above 0");
-  says({.flops = 1, .inside = {0, 1}, .across = {0, -4}}, "across.bandwidth must be above 0");
-  says(simple(1, 1, -1), "latencies must be 0 or more");
-  says({.flops = 1, .inside = {0, 1}, .across = {0, 1}, .ranks_per_node = -2}, "ranks_per_node must be 0");
+  says({.flops = 1, .inside = {0, 1}, .across = {0, -4}, .ranks_per_node = 1},
+       "across.bandwidth must be above 0, not -4");
+  says({.flops = 1, .inside = {0, 1}, .across = {-3, 4}, .ranks_per_node = 1}, "across.latency must be 0 or more");
+  says(simple(1, 1, -1), "inside.latency must be 0 or more, and finite, not -1");
+  says({.flops = 1, .inside = {0, 1}, .across = {0, 1}, .ranks_per_node = -2}, "must be 0 (one node) or more, not -2");
   says({.flops = 1, .inside = {0, 1}, .across = {0, 1}, .memory_bandwidth = 0}, "memory_bandwidth must be above 0");
   says({.flops = std::numeric_limits<double>::quiet_NaN(), .inside = {0, 1}, .across = {0, 1}}, "flops");
+  says({.flops = 1, .inside = {0, 1}, .ranks_per_node = 1}, "across.bandwidth must be above 0, not 0");
+  for (int per_node : {0, 2, 8})  // two ranks on one node: nothing is across
+    CHECK(timeline(none, {.flops = 1, .inside = {0, 1}, .ranks_per_node = per_node}).total() == 0);
   CHECK(timeline(none, simple(1, 1)).efficiency() == 1);
   const auto lonely = pages_of({writer(0, 2).launch({{1, 5}}, {}).wait(0), writer(1, 2)});
   CHECK_THROWS_WITH_AS(timeline(lonely, simple(1, 1)), doctest::Contains("more messages are sent"), error);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Pairs by member and by hop, against a count of every pair.
 #include <doctest/doctest.h>
+#include <seqpar/cost/visits.hpp>
 #include <seqpar/cost/work.hpp>
 #include <tests/cost/documents.hpp>
 
@@ -32,9 +33,17 @@ std::string difference(const mesh_shape& team, const Q& q, const Kv& kv, const M
           whole.allows(a, b);
   }
   for (int a = 0; a < ring; ++a)
+    if (w.pairs(a) != n.pairs(a)) return std::to_string(a) + ": " + std::to_string(w.pairs(a));
+  for (int a = 0; a < ring; ++a)
     for (int o = -1; o < ring; ++o)
       if (w.pairs(a, o) != counted[static_cast<std::size_t>(a)][static_cast<std::size_t>(o + 1)])
         return std::to_string(a) + " by " + std::to_string(o) + ": " + std::to_string(w.pairs(a, o));
+  for (int o = 0; o < ring && shape.joint_q == 0; ++o) {
+    index_t pairs = w.pairs(o, work::joint);
+    for (int a = 0; a < ring; ++a) pairs += w.pairs(a, o);
+    if (detail::pairs_at_keys(n, pieces)[static_cast<std::size_t>(o)] != pairs)
+      return "at the keys of " + std::to_string(o) + ": not " + std::to_string(pairs);
+  }
   return "";
 }
 
@@ -72,8 +81,9 @@ TEST_CASE("pairs by member and owner are those that a count of all pairs finds")
 
 TEST_CASE("joint queries are shared out over the ring, joint keys are a column of their own") {
   for (joint_place place : {joint_place::front, joint_place::rear})
-    check_layouts(causal{}, 30,
-                  {.heads = 2, .kv_heads = 1, .head_dim = 8, .joint_q = 5, .joint_kv = 7, .joint_at = place});
+    for (index_t joint_q : {5, 0})  // 0: then queries may travel
+      check_layouts(causal{}, 30,
+                    {.heads = 2, .kv_heads = 1, .head_dim = 8, .joint_q = joint_q, .joint_kv = 7, .joint_at = place});
 }
 
 TEST_CASE("hops of zigzag causal are even, and a contiguous ring in step takes 1.87 times its share") {
@@ -92,6 +102,22 @@ TEST_CASE("hops of zigzag causal are even, and a contiguous ring in step takes 1
   };
   CHECK(in_step(zigzag{.tokens = 2048, .ranks = 8}) == doctest::Approx(1).epsilon(1e-12));
   CHECK(in_step(contiguous{.tokens = 2048, .ranks = 8}) == doctest::Approx(1.874573).epsilon(1e-6));
+}
+
+TEST_CASE("work outlives its needs, and pieces of other lengths are refused") {
+  const mask_pieces pieces(causal{}, 100, 100), shorter(causal{}, 99, 99);
+  const contiguous layout{.tokens = 100, .ranks = 4};
+  const mesh_shape team{.ring = 4, .all_to_all = 1};
+  const work w(needs(team, layout, causal{}), pieces);
+  CHECK(w.pairs(3) == 25 * 75 + 25 * 26 / 2);
+  const needs n(team, layout, causal{});
+  CHECK_THROWS_WITH_AS(work(n, shorter),
+                       "[seqpar] work: the pieces are of 99 queries and 99 keys, the layouts of 100 "
+                       "and 100; make mask_pieces(mask, 100, 100)",
+                       error);
+  CHECK_THROWS_WITH_AS(visits(n, causal{}, shorter), doctest::Contains("visits: the pieces are of 99"), error);
+  CHECK_THROWS_WITH_AS(needs(team, layout, layout, causal{}, {.heads = 1, .kv_heads = 1, .head_dim = 1}, shorter),
+                       doctest::Contains("needs: the pieces are of 99"), error);
 }
 
 TEST_CASE("1024 ranks and ten million tokens take as many steps as there are runs") {

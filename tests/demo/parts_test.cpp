@@ -128,6 +128,25 @@ TEST_CASE("A mask cell is drawn exactly where the mask allows") {
   CHECK(times(s, "d=\"M0 1h2v1h-2z\"") == 1);              // rank 1: query 1
 }
 
+TEST_CASE("A picture without frames has no headline for them, and its subtitle as many lines as it says") {
+  const auto draw = [](demo::picture_text text) {
+    return demo::draw_picture(
+        text, 8, 1, [](seqpar::index_t) { return 0; }, [](seqpar::index_t, seqpar::index_t) { return true; });
+  };
+  CHECK(times(draw({"", "", {}, 2, 2, {}}), "on the frames") == 1);
+  const std::string s = draw({"", "above\nbelow", {}, 0, 0, {}});
+  CHECK(times(s, "on the frames") == 0);
+  CHECK(times(s, ">above<") == 1);
+  CHECK(times(s, ">below<") == 1);
+}
+
+TEST_CASE("No rank is grey") {
+  for (int r = 0; r < 40; ++r) {
+    const demo::colour c = demo::colour_of(r);
+    CHECK(std::max({c.r, c.g, c.b}) - std::min({c.r, c.g, c.b}) >= 16);
+  }
+}
+
 TEST_CASE("Pictures of nothing and of one token are drawn") {
   for (seqpar::index_t tokens : {0, 1}) {
     const std::string s = demo::draw_picture(

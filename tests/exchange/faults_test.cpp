@@ -349,3 +349,26 @@ TEST_CASE("too little memory for one rank in prepare does not leave the others w
   CHECK(contains(text[0], "gave up (rank 1)"));
   CHECK(contains(text[2], "gave up (rank 1)"));
 }
+
+TEST_CASE("messages are called by the verb that planned them, and those of its other ways by what they are of it") {
+  const contiguous rows{.tokens = 4, .ranks = 2};
+  std::vector<std::string> names;
+  run_ranks(2, [&](threads::transport t) {
+    flight_record record{t.rank(), t.size(), 16};
+    auto plan = plan_reshard(ring(traced{t, record}), rows, striped{.tokens = 4, .ranks = 2}, {.row_bytes = 4});
+    const host_memory memory(plan.memory());
+    plan.prepare(memory, on_host{});
+    float in[2] = {}, out[2] = {};
+    check(plan.forward(in, out, memory, on_host{}));
+    check(plan.inverse(out, in, memory, on_host{}));
+    check(plan.template adjoint<float>(out, in, memory, on_host{}));
+    if (t.rank() == 1)
+      record.for_each([&](const flight_event& e) {
+        if (e.way == direction::send) names.push_back(label_text(e.label));
+      });
+  });
+  const auto last = [&](std::size_t n) { return names.at(names.size() - n); };
+  CHECK(last(3) == "reshard, round 0");
+  CHECK(last(2) == "inverse of reshard, round 0");
+  CHECK(last(1) == "adjoint of reshard, round 0");
+}

@@ -243,6 +243,9 @@ TEST_CASE("a box that does not cover its tile of the frames is refused, and nobo
           plan.forward(from, plan.padded_view(wide.data()), memory, on_host{});
     });
     says(said[1], invalid, "another shape than planned");
+    const std::size_t axis = shape[0] != 2 ? 0 : shape[1] != 2 ? 1 : 2;
+    CHECK(said[1].wanted() == std::array<index_t, 3>{2, 2, 3}[axis]);
+    CHECK(said[1].given() == shape[axis]);
   }
   // as layouts: tiles that deal other tokens than there are frames
   const grid tiles{.frames = 2, .height = 4, .width = 6, .split_h = 2, .split_w = 2};

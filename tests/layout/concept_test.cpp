@@ -120,7 +120,9 @@ void check_sizes_of() {
   CHECK(problem_of(L{.tokens = 0, .ranks = 1}) == nullptr);
   CHECK(problem_of(L{.tokens = unbounded, .ranks = 1}) == nullptr);
   // Who reports it says that it is of a layout.
-  CHECK(problem_of(L{.tokens = -1, .ranks = 1}) == std::string_view("tokens is negative; give 0 or more"));
+  CHECK(std::string_view(problem_of(L{.tokens = -1, .ranks = 1})) == "tokens is negative; give 0 or more");
+  CHECK(problem_of(L{.tokens = -1, .ranks = 1}).given == -1);
+  CHECK(problem_of(L{.tokens = 1, .ranks = 0}).given == 0);
   CHECK(says(problem_of(L{.tokens = unbounded + 1, .ranks = 1}), "more than 2^62 tokens"));
   CHECK(says(problem_of(L{.tokens = 1, .ranks = 0}), "ranks is below 1"));
   CHECK(says(problem_of(L{.tokens = 1, .ranks = index_t{1} << 31}), "more ranks than an int"));

@@ -65,6 +65,22 @@ struct mirrored {
   constexpr index_t mirror(int rank, index_t local) const { return turn.count_of(rank) - 1 - local; }
 };
 
+/// Counts how often it is asked for a row, and the runs that it tells.
+struct counting {
+  striped deal;
+  index_t* steps;
+  index_t token_count() const { return deal.token_count(); }
+  int rank_count() const { return deal.rank_count(); }
+  index_t count_of(int rank) const { return deal.count_of(rank); }
+  index_t global_of(int rank, index_t local) const { return ++*steps, deal.global_of(rank, local); }
+  place place_of(index_t global) const { return ++*steps, deal.place_of(global); }
+  template <class F>
+  void for_each_run(int rank, F&& f) const {
+    deal.for_each_run(rank, [&](run r) { ++*steps, f(r); });
+  }
+  bool operator==(const counting&) const = default;
+};
+
 constexpr std::array<index_t, 6> bounds{0, 3, 3, 10, 11, 19};
 constexpr std::array<run, 3> table{{{0, 5, 2}, {9, 5, -2}, {10, 2, 1}}};
 constexpr std::array<index_t, 4> offsets{0, 1, 1, 3};
@@ -141,6 +157,24 @@ TEST_CASE("nested keeps the laws for every mesh of every size in both placements
             for (index_t g = 0; g < tokens; ++g) REQUIRE(any.ring_of(any.place_of(g).rank) == outer.place_of(g).rank);
           }
     }
+}
+
+TEST_CASE("the runs of a nested layout are cut from the outer's, each of which is asked for once") {
+  for (const index_t tokens : {1 << 10, 1 << 13}) {
+    index_t steps = 0;
+    const counting outer{{.tokens = tokens, .ranks = 4, .granule = 2}, &steps};
+    const auto asks_once = [&](const auto& inner) {
+      for (const int rank : {0, 7}) {
+        steps = 0;
+        const index_t runs = runs_of(nested{outer, inner}, rank);
+        CHECK(steps == tokens / 4 / 2);
+        CHECK(runs == steps / 2);
+      }
+    };
+    asks_once(contiguous{.tokens = 0, .ranks = 2});
+    asks_once(zigzag{.tokens = 0, .ranks = 2});
+    asks_once(striped{.tokens = 0, .ranks = 2, .granule = 2});
+  }
 }
 
 TEST_CASE("families nest in one another") {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include <seqpar/mpi.hpp>
@@ -70,7 +71,7 @@ struct fated {
   }
   status wait(group_type& g, on_host e, std::chrono::nanoseconds d) const { return t.wait(g, e, d); }
   status check() const { return t.check(); }
-  void abort(status s) const { t.abort(s); }
+  void abort(status s, std::string_view why = {}) const { t.abort(s, why); }
 
  private:
   /// A byte to everybody in place of what comes next.

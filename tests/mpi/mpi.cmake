@@ -29,7 +29,7 @@ seqpar_mpi_fault(kill 5 "rank VICTIM with PID")  # the message is mpirun's
 seqpar_mpi_fault(stop 5 "timed out: .*rank [0-3] waits for .*, round [0-9]+.*rank VICTIM does not answer")
 seqpar_mpi_fault(leave 3 "timed out: .*(, round [0-9]+.*rank VICTIM has left|rank VICTIM has left.*, round [0-9]+)")
 seqpar_mpi_fault(unwind 3 "rank VICTIM left its world by an exception")
-seqpar_mpi_fault(throw 3 "rank VICTIM gave up .its last messages: .*, round [0-9]+.: attention: the kernel or the mask threw")
+seqpar_mpi_fault(throw 3 "rank VICTIM gave up .its last messages: .*, round [0-9]+.: attention: the kernel or the mask threw: planted")
 seqpar_mpi_fault(short 3 "rank VICTIM sends 1 B to rank [0-3], which expects [0-9]+ B .*, round [0-9]+")
 
 get_property(all DIRECTORY PROPERTY TESTS)

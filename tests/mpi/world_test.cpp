@@ -245,7 +245,7 @@ TEST_CASE("plans in another order on one rank are an error on all at once, with 
       CHECK(a.within(5s));
       if (!swaps) continue;
       const std::string& report = a.t.report();
-      for (const char* part : {"which has sent what belongs to another plan", "(exchange, round 0)",
+      for (const char* part : {"which has sent what belongs to another plan", "(reshard, round 0)",
                                "; run plans in the same order on all ranks", attention ? "(keys, round " : ""})
         CHECK(contains(report, part));
       MPI_Barrier(MPI_COMM_WORLD);

@@ -28,7 +28,7 @@ class any_layout {
   void for_each_run(int rank, F&& f) const {
     self_->runs(rank, [&](run r) { f(r); });
   }
-  const char* problem() const { return self_->problem(); }
+  flaw problem() const { return self_->problem(); }
   const std::string& name() const { return name_; }
   friend bool operator==(const any_layout& a, const any_layout& b) { return a.self_ == b.self_; }
 
@@ -41,7 +41,7 @@ class any_layout {
     virtual index_t global_of(int, index_t) const = 0;
     virtual place place_of(index_t) const = 0;
     virtual void runs(int, const std::function<void(run)>&) const = 0;
-    virtual const char* problem() const = 0;
+    virtual flaw problem() const = 0;
   };
   template <class L>
   struct model final : base {
@@ -52,7 +52,7 @@ class any_layout {
     index_t global_of(int r, index_t i) const override { return layout.global_of(r, i); }
     place place_of(index_t g) const override { return layout.place_of(g); }
     void runs(int r, const std::function<void(run)>& f) const override { seqpar::for_each_run(layout, r, f); }
-    const char* problem() const override { return problem_of(layout); }
+    flaw problem() const override { return problem_of(layout); }
     L layout;
   };
   std::shared_ptr<const base> self_;
@@ -82,7 +82,7 @@ class any_mask {
     b.reaching_ = reaching_;
     return b;
   }
-  const char* problem() const { return self_->problem(); }
+  flaw problem() const { return self_->problem(); }
   /// Does it say which keys must travel? A bare functor does not: then all of them do.
   bool knows_reach() const { return self_->knows_reach(); }
   /// Must key k travel to one who holds query q? Exact: when q sees it. Else when the reach of q alone has it.
@@ -103,7 +103,7 @@ class any_mask {
     virtual cover covers(interval, interval) const = 0;
     virtual void reach(interval, const std::function<void(interval)>&) const = 0;
     virtual any_mask bound(index_t, index_t, const std::string&) const = 0;
-    virtual const char* problem() const = 0;
+    virtual flaw problem() const = 0;
   };
   template <class M>
   struct model final : base {
@@ -125,7 +125,7 @@ class any_mask {
     any_mask bound(index_t q, index_t k, const std::string& name) const override {
       return any_mask(seqpar::bound(mask, q, k), name);
     }
-    const char* problem() const override { return problem_of(mask); }
+    flaw problem() const override { return problem_of(mask); }
     M mask;
   };
   std::shared_ptr<const base> self_;

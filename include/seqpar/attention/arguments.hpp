@@ -56,7 +56,9 @@ struct buffer_texts {
   const char *shape, *dense, *numbers, *null, *places, *overlap;
 };
 inline constexpr buffer_texts attention_texts{
-    "attention: a tensor is missing or has another shape than planned; attention_shape tells the shapes",
+    "attention: a tensor is missing or has another shape than planned; attention_shape tells the shapes, and the "
+    "plan's "
+    "q_rows() and kv_rows() the rows",
     "attention: the last dimension of a tensor must be dense; give stride 1",
     "attention: lse or dlse is missing or has another shape than planned; give [batch, heads, rows]",
     "attention: a tensor with elements is null",
@@ -101,7 +103,8 @@ class buffer_checks {
   void rows(const char* name, const rows_view<T>& v, std::array<index_t, 4> shape, bool written) {
     if (v.shape != shape) {
       if (shape[0] * shape[1] * shape[2] * shape[3] != 0 || v.pointer != nullptr)
-        fail(errc::invalid_argument, texts_.shape, name);
+        fail(errc::invalid_argument, texts_.shape, name,
+             first_difference(shape, v.shape, {" items", " rows", " heads", " numbers a head"}));
       return;
     }
     if (v.shape[3] > 1 && v.stride[3] != 1) fail(errc::invalid_argument, texts_.dense, name);
@@ -111,7 +114,8 @@ class buffer_checks {
   void numbers(const char* name, const heads_view<T>& v, std::array<index_t, 3> shape, bool written) {
     if (v.shape != shape) {
       if (shape[0] * shape[1] * shape[2] != 0 || v.pointer != nullptr)
-        fail(errc::invalid_argument, texts_.numbers, name);
+        fail(errc::invalid_argument, texts_.numbers, name,
+             first_difference(shape, v.shape, {" items", " heads", " rows"}));
       return;
     }
     add(name, {array_of(v), shape[2], shape[1]}, written);
@@ -128,8 +132,8 @@ class buffer_checks {
     names_[count_] = name;
     seen_[count_++] = a;
   }
-  void fail(errc code, const char* text, const char* name) {
-    if (status_.ok()) status_ = {code, text, -1, name};
+  void fail(errc code, const char* text, const char* name, const amounts& n = {}) {
+    if (status_.ok()) status_ = {code, text, -1, name, n};
   }
 
   const buffer_texts& texts_;

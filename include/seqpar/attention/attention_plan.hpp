@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cmath>
-#include <deque>
 #include <utility>
 
 #include <seqpar/attention/arguments.hpp>
@@ -25,7 +24,7 @@ class table_keeper {
   }
 
  private:
-  std::deque<std::vector<index_t>> kept_;  // elements stay where they are when the keeper moves
+  std::vector<std::vector<index_t>> kept_;  // each one's elements stay where they are
 };
 
 template <class Mask>
@@ -108,7 +107,10 @@ class attention_plan {
     if (next.sizes_.tables > sizes_.tables)
       return error(fail({errc::memory_too_small,
                          "attention_plan::update: the mask cuts this rank's tiles into more ranges than planned for; "
-                         "plan with a larger capacity.ranges_per_tile"}));
+                         "plan with a larger capacity.ranges_per_tile",
+                         -1,
+                         "memory.tables",
+                         {next.sizes_.tables, sizes_.tables, " bytes"}}));
     next.sizes_ = sizes_;
     next.said_.plan(said_.plan());
     next.kernel_ = std::move(kernel_);
@@ -173,16 +175,18 @@ class attention_plan {
     if (failure f = detail::check_moves(where, options_, n)) return f;
     if (failure f = detail::check_layout(where, "the layout", q, team_.size())) return f;
     if (failure f = detail::check_layout(where, "the layout of the keys", kv, team_.size())) return f;
-    if (const char* what = problem_of(mask)) return detail::invalid(where, std::string("the mask: ") + what);
+    if (const flaw what = problem_of(mask)) return detail::invalid(where, {"the mask: ", what});
     constexpr index_t most_tokens = std::numeric_limits<std::int32_t>::max();
     if (options_.capacity.tokens_per_rank < 0 || options_.capacity.tokens_per_rank > most_tokens ||
         options_.capacity.ranges_per_tile < 1 || options_.capacity.ranges_per_tile > most_tokens)
-      return detail::invalid(where, "capacity must be 0 to 2^31 - 1 tokens, ranges_per_tile 1 to 2^31 - 1");
+      return detail::invalid(where, {"capacity must be 0 to 2^31 - 1 tokens, ranges_per_tile 1 to 2^31 - 1, got ",
+                                     options_.capacity.tokens_per_rank, " and ", options_.capacity.ranges_per_tile});
     if (options_.schedule == schedule::double_ring && (options_.window < 1 || team_.ring_size() % options_.window != 0))
-      return detail::invalid(where, "double_ring needs options.window: ring members that share a node; it divides " +
-                                        std::to_string(team_.ring_size()));
+      return detail::invalid(where, {"double_ring takes options.window, ring members that share a node: a divisor of ",
+                                     team_.ring_size(), ", got ", options_.window});
     if (options_.scale && !std::isfinite(*options_.scale))
-      return detail::invalid(where, "the scale must be finite; leave it unset for 1/sqrt(head_dim)");
+      return detail::invalid(
+          where, {"the scale must be finite; leave it unset for 1/sqrt(head_dim), got ", double{*options_.scale}});
     if (q.token_count() > most_tokens || kv.token_count() > most_tokens)
       return detail::invalid(where, too_many(std::max<index_t>(q.token_count(), kv.token_count())));
     const index_t q_tokens = q.token_count() + n.joint_q, k_tokens = kv.token_count() + n.joint_kv;
@@ -191,12 +195,15 @@ class attention_plan {
     const index_t widest = std::max({q_tokens, k_tokens, options_.capacity.tokens_per_rank * team_.size()});
     if (detail::exceeds_64_bits({n.batch, n.heads, widest, 256 * 16}))
       return detail::invalid(where, "the tensors have more than 2^62 bytes; give smaller sizes");
-    for (int m = 0; options_.capacity.tokens_per_rank > 0 && m < team_.size(); ++m)
-      if (std::max<index_t>(q.count_of(m), kv.count_of(m)) > options_.capacity.tokens_per_rank)
-        return detail::invalid(where, "a rank holds more than capacity.tokens_per_rank; give a larger capacity");
+    const index_t most_rows = options_.capacity.tokens_per_rank;
+    for (int m = 0; most_rows > 0 && m < team_.size(); ++m)
+      if (const index_t rows = std::max<index_t>(q.count_of(m), kv.count_of(m)); rows > most_rows)
+        return detail::invalid(
+            where, {"rank ", team_.rank_of(m), " holds ", rows, " tokens, more than capacity.tokens_per_rank, ",
+                    most_rows, "; plan with a larger capacity"});
 
     if (std::string what = misfit_of(mask, {q_tokens, q_tokens}, {k_tokens, k_tokens}); !what.empty())
-      return detail::invalid(where, "the mask: " + what);
+      return detail::invalid(where, {"the mask: ", what});
     mask_.emplace(rebound(bound(mask, q_tokens, k_tokens), keeper_));
     q_rows_ = q.count_of(team_.index());
     kv_rows_ = kv.count_of(team_.index());
@@ -237,8 +244,8 @@ class attention_plan {
   extents_type extents() const { return {setup_.shape, q_rows_, kv_rows_}; }
 
   static std::string too_many(index_t tokens) {
-    return "more than 2^31 - 1 tokens (" + std::to_string(tokens) +
-           ") do not fit the kernels' tables; split the sequence";
+    return detail::sentence(
+        {"more than 2^31 - 1 tokens (", tokens, ") do not fit the kernels' tables; split the sequence"});
   }
   template <class Arguments>
   void check_inputs(detail::buffer_checks& buffers, const Arguments& a) const {

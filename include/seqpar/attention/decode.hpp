@@ -94,20 +94,21 @@ class decode_plan {
     advanced_ = false;
     if (status s = ready<Exec>(given); !s.ok()) return fail(s);
     if (status s = check_cache(cache); !s.ok()) return fail(s);
-    if (const char* wrong = problem_of(mask)) return fail({errc::invalid_argument, wrong});
+    if (const flaw wrong = problem_of(mask)) return fail({errc::invalid_argument, wrong, {.given = wrong.given}});
     const index_t tokens = cache.token_count();
     if (queries.count() < 0 || queries.count() > shape_.queries)
-      return fail({errc::invalid_argument, "decode: more queries than planned for; plan with more queries"});
+      return fail({errc::invalid_argument,
+                   "decode: more queries than planned for; plan with more queries",
+                   {queries.count(), shape_.queries, " queries"}});
     const run at = queries.of(tokens);
     if (!detail::lies_within(at, detail::most_position))
       return fail({errc::invalid_argument, "decode: a query's position is negative or beyond 2^31 - 2"});
-    if (status s = unless_thrown([&] {
-          now_.emplace(bound(mask, tokens, tokens));
-          intervals_ = tables_.write_queries(at, tokens, [&](index_t q) { return try_key_intervals(*now_, q); });
-          return status{};
-        });
-        !s.ok())
-      return s;
+    const auto write = [&] {
+      now_.emplace(bound(mask, tokens, tokens));
+      intervals_ = tables_.write_queries(at, tokens, [&](index_t q) { return try_key_intervals(*now_, q); });
+      return status{};
+    };
+    if (status s = detail::told_to_peers(team_.transport(), "decode: the mask threw", write); !s.ok()) return s;
     if (!intervals_ && !detail::takes_mask<Kernel, bound_mask>())
       return fail(
           {errc::invalid_argument,
@@ -134,7 +135,8 @@ class decode_plan {
     const index_t tokens = cache.token_count(), fresh = a.k.tokens(), rows = shape_.cache_rows;
     if (status s = on_the_same<Exec>(); !s.ok()) return fail(s);
     if (status s = check_cache(cache); !s.ok()) return fail(s);
-    if (fresh > tokens) return fail({errc::invalid_argument, "decode: more new tokens than the cache has"});
+    if (fresh > tokens)
+      return fail({errc::invalid_argument, "decode: more new tokens than the cache has", {fresh, tokens, " tokens"}});
     detail::buffer_checks buffers(detail::append_texts);
     buffers.input("k", a.k, {n.batch, fresh, n.kv_heads, n.head_dim});
     buffers.input("v", a.v, {n.batch, fresh, n.kv_heads, n.v_dim()});
@@ -185,7 +187,7 @@ class decode_plan {
     const char* where = "plan_decode";
     const attention_shape n = shape_.attention();
     if (failure f = detail::check_decode_shape(where, shape_, team_.size())) return f;
-    if (const char* what = problem_of(mask_)) return detail::invalid(where, std::string("the mask: ") + what);
+    if (const flaw what = problem_of(mask_)) return detail::invalid(where, {"the mask: ", what});
     own_ = heads_of(part());
     if (!own_.empty()) own_kv_ = {own_.lo / n.heads_per_kv(), (own_.hi - 1) / n.heads_per_kv() + 1};
     scale_ = options_.scale.value_or(1.f / std::sqrt(static_cast<float>(index_t{n.head_dim})));
@@ -218,16 +220,6 @@ class decode_plan {
   template <class Exec>
   bool compares() const {
     return std::same_as<Exec, on_host> && options_.check == agreement::checked;
-  }
-  /// What f says; what a user's kernel or mask throws in it becomes a status. The peers hear of either.
-  template <class F>
-  status unless_thrown(F&& f) const {
-    status said;
-    detail::on_any_throw([&] { said = f(); },
-                         [&] {
-                           said = {errc::invalid_argument, "decode: the kernel or the mask threw"};
-                         });
-    return said.ok() ? said : fail(said);
   }
   std::vector<int> peers() const {
     std::vector<int> all;
@@ -266,19 +258,25 @@ class decode_plan {
   }
   template <class L>
   status check_cache(const L& cache) const {
-    if (const char* wrong = problem_of(cache)) return {errc::invalid_argument, wrong};
+    if (const flaw wrong = problem_of(cache)) return {errc::invalid_argument, wrong, {.given = wrong.given}};
     if (cache.rank_count() != team_.ring_size())
       return {errc::invalid_argument,
-              "decode: the cache is dealt over another number of ranks than the mesh's ring has"};
+              "decode: the cache is dealt over another number of ranks than the mesh's ring has",
+              {team_.ring_size(), index_t{cache.rank_count()}, " ranks"}};
     if (cache.token_count() > detail::most_position)
-      return {errc::invalid_argument, "decode: more than 2^31 - 2 tokens; split the sequence"};
+      return {errc::invalid_argument,
+              "decode: more than 2^31 - 2 tokens; split the sequence",
+              {.given = cache.token_count()}};
     if (!detail::runs_are_right(cache))
       return {errc::invalid_argument,
               "decode: the runs of the cache's layout do not spell global_of; mend for_each_run, or leave it out"};
     for (int r = 0; r < team_.ring_size(); ++r)
       if (cache.count_of(r) > shape_.cache_rows)
-        return {errc::invalid_argument, "decode: a rank's cache is full; plan with more cache_rows",
-                team_.rank_of(team_.member_at(r, part()))};
+        return {errc::invalid_argument,
+                "decode: a rank's cache is full; plan with more cache_rows",
+                team_.rank_of(team_.member_at(r, part())),
+                "",
+                {cache.count_of(r), shape_.cache_rows, " rows"}};
     return {};
   }
   template <class Exec>

@@ -94,9 +94,9 @@ inline failure check_decode_shape(const char* where, const decode_shape& shape, 
   const attention_shape n = shape.attention();
   if (failure f = check_shape(where, n)) return f;
   if (shape.queries < 1 || shape.queries > most_position)
-    return invalid(where, "queries must be 1 to 2^31 - 2, got " + std::to_string(shape.queries));
+    return invalid(where, {"queries must be 1 to 2^31 - 2, got ", shape.queries});
   if (shape.cache_rows < 0 || shape.cache_rows > most_position)
-    return invalid(where, "cache_rows must be 0 to 2^31 - 2, got " + std::to_string(shape.cache_rows));
+    return invalid(where, {"cache_rows must be 0 to 2^31 - 2, got ", shape.cache_rows});
   for (index_t dim : {index_t{n.head_dim}, n.v_dim()})
     for (index_t rows : {shape.queries, shape.cache_rows})
       if (exceeds_64_bits({n.batch, rows, n.heads, dim + 1, members + 1, sizeof(float)}) ||

@@ -177,7 +177,7 @@ struct decode_pass {
     call.out = out;
     call.lse = lse;
     call.workspace = m.workspace;
-    return plan.unless_thrown([&] {
+    const auto attended = [&] {
       using kernel_type = typename Plan::kernel_type;
       using mask_type = typename Plan::bound_mask;
       const auto with = [&](const auto& mask) {
@@ -187,7 +187,10 @@ struct decode_pass {
       if constexpr (!interval_mask<mask_type> && takes_mask<kernel_type, mask_type>())
         if (!plan.intervals_) return with(*plan.now_);
       return with(by_intervals{});
-    });
+    };
+    return told_to_peers(plan.team_.transport(),
+                         plan.intervals_ ? "decode: the kernel threw" : "decode: the kernel or the mask threw",
+                         attended);
   }
 
   /// Launches what post(group) adds.

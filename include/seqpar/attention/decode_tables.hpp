@@ -201,11 +201,11 @@ class table_copy {
   /// Makes the lists there as they are here, in the order of `work`.
   template <class Space>
   void send(const decode_tables& tables, const Space& work) {
-    placed_word words[480];
+    placed_word changed[480];
     std::size_t count = 0;
     index_t base = 0;
     const auto flush = [&] {
-      if (count > 0) work.put(static_cast<std::byte*>(there_) + base, std::span(words, count));
+      if (count > 0) work.put(static_cast<std::byte*>(there_) + base, std::span(changed, count));
       count = 0;
     };
     tables.for_each_list([&](const void* list, index_t bytes) {
@@ -217,9 +217,10 @@ class table_copy {
         std::byte* last = static_cast<std::byte*>(sent().pointer) + at;
         if (std::memcmp(last, &value, sizeof(value)) == 0) continue;
         std::memcpy(last, &value, sizeof(value));
-        if (count == std::size(words) || (at - base) / word_bytes > std::numeric_limits<std::uint32_t>::max()) flush();
+        if (count == std::size(changed) || (at - base) / word_bytes > std::numeric_limits<std::uint32_t>::max())
+          flush();
         if (count == 0) base = at;
-        words[count++] = {static_cast<std::uint32_t>((at - base) / word_bytes), value};
+        changed[count++] = {static_cast<std::uint32_t>((at - base) / word_bytes), value};
       }
     });
     flush();

@@ -200,12 +200,8 @@ struct pass_base {
   /// Computes f(mask); what a user's kernel says or throws, or a mask throws, becomes a status, and the peers are told.
   template <class F>
   status compute_with_mask(F&& f) const {
-    status said;
-    on_any_throw([&] { with_mask([&](const auto& mask) { said = f(mask); }); },
-                 [&] {
-                   said = {errc::invalid_argument, "attention: the kernel or the mask threw"};
-                 });
-    return said.ok() ? said : plan.fail(said);
+    const char* const threw = s.intervals ? "attention: the kernel threw" : "attention: the kernel or the mask threw";
+    return told_to_peers(plan.team_.transport(), threw, [&] { return with_mask(f); });
   }
   /// The kernel's two passes, told where to run unless that is here.
   template <class Call, class Mask>
@@ -222,11 +218,11 @@ struct pass_base {
   }
   /// Calls f(mask) with the form of the mask that this plan's kernels use.
   template <class F>
-  void with_mask(F&& f) const {
+  status with_mask(F&& f) const {
     using mask_type = std::remove_cvref_t<decltype(*plan.mask_)>;
     if constexpr (!interval_mask<mask_type> && takes_mask<typename Plan::kernel_type, mask_type>())
       if (!s.intervals) return f(*plan.mask_);
-    f(by_intervals{});
+    return f(by_intervals{});
   }
 };
 

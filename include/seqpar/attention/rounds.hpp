@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <seqpar/attention/position_set.hpp>
 #include <seqpar/attention/shape.hpp>
 #include <seqpar/exchange/route.hpp>
 #include <seqpar/mask/concept.hpp>
@@ -12,51 +13,6 @@
 namespace seqpar {
 inline namespace v0_1 {
 namespace detail {
-
-/// A set of positions as ascending intervals that do not touch.
-class position_set {
- public:
-  void add(interval i) {
-    if (i.empty()) return;
-    if (!parts_.empty()) {
-      interval& last = parts_.back();
-      if (i.lo >= last.lo && i.lo <= last.hi) {
-        last.hi = std::max(last.hi, i.hi);
-        return;
-      }
-      sorted_ = sorted_ && i.lo > last.hi;
-    }
-    parts_.push_back(i);
-    if (!sorted_ && parts_.size() >= limit_) {
-      normalise();
-      limit_ = 2 * parts_.size() + 1024;
-    }
-  }
-  void add(const position_set& other) {
-    for (interval i : other.parts_) add(i);
-  }
-  const std::vector<interval>& parts() {
-    if (!sorted_) normalise();
-    return parts_;
-  }
-
- private:
-  void normalise() {
-    std::sort(parts_.begin(), parts_.end(), [](interval a, interval b) { return a.lo < b.lo; });
-    std::size_t n = 0;
-    for (interval i : parts_) {
-      if (n > 0 && i.lo <= parts_[n - 1].hi)
-        parts_[n - 1].hi = std::max(parts_[n - 1].hi, i.hi);
-      else
-        parts_[n++] = i;
-    }
-    parts_.resize(n);
-    sorted_ = true;
-  }
-  std::vector<interval> parts_;
-  std::size_t limit_ = 1024;
-  bool sorted_ = true;
-};
 
 /// The keys that some of the queries in `runs` may see.
 template <class Mask>
@@ -70,27 +26,12 @@ position_set reach_of(const Mask& mask, const std::vector<run>& runs, index_t k_
     else if (r.step == -1)
       reach(mask, {r.at(r.count - 1), r.first + 1}, k_tokens, add);
     else
-      for (index_t i = 0; i < r.count; ++i) reach(mask, {r.at(i), r.at(i) + 1}, k_tokens, add);
+      for (index_t i = 0; i < r.count; ++i) {
+        reach(mask, {r.at(i), r.at(i) + 1}, k_tokens, add);
+        if (i % 4096 == 0) set.pack();
+      }
   }
   return set;
-}
-
-/// The rows of a block whose positions are in the set, in the block's order.
-inline std::vector<run> rows_in(const std::vector<run>& block, position_set& set) {
-  std::vector<run> rows;
-  const std::vector<interval>& parts = set.parts();
-  for (const run& r : block) {
-    if (r.count == 0) continue;
-    const auto [lo, hi] = std::minmax({r.first, r.at(r.count - 1)});
-    auto p = std::upper_bound(parts.begin(), parts.end(), lo, [](index_t x, interval i) { return x < i.hi; });
-    const std::size_t first = rows.size();
-    for (; p != parts.end() && p->lo <= hi; ++p) {
-      const common_run o = intersect(r, {p->lo, p->size(), 1});
-      if (o.count > 0) rows.push_back({r.at(o.a_first), o.count, o.a_step * r.step});
-    }
-    if (r.step < 0) std::reverse(rows.begin() + static_cast<std::ptrdiff_t>(first), rows.end());
-  }
-  return rows;
 }
 
 inline index_t count_of(const std::vector<run>& runs) {
@@ -100,7 +41,8 @@ inline index_t count_of(const std::vector<run>& runs) {
 }
 
 /// Rows packed one behind the other.
-inline holding packed_rows(const std::vector<run>& runs, interval columns) {
+template <class = when_used>
+holding packed_rows(const std::vector<run>& runs, interval columns) {
   holding h{{}, columns};
   index_t place = 0;
   for (const run& r : runs) {
@@ -151,6 +93,7 @@ struct ring_plan {
 
 /// `blocks[r]` are the key positions of ring member r in the order they lie there; needs[r] what its queries may see;
 /// columns: the kv heads of each row.
+template <class = when_used>
 class ring_planner {
  public:
   ring_planner(const std::vector<std::vector<run>>& blocks, std::vector<position_set>& needs, interval columns)

@@ -84,16 +84,15 @@ struct attention_options {
 namespace detail {
 
 inline failure check_shape(const char* where, const attention_shape& n) {
-  const auto got = [](index_t v) { return ", got " + std::to_string(v); };
-  if (n.batch < 0) return invalid(where, "batch must not be negative" + got(n.batch));
-  if (n.heads < 1) return invalid(where, "heads must be at least 1" + got(n.heads));
+  if (n.batch < 0) return invalid(where, {"batch must not be negative, got ", n.batch});
+  if (n.heads < 1) return invalid(where, {"heads must be at least 1, got ", n.heads});
   if (n.kv_heads < 1 || n.heads % n.kv_heads != 0)
-    return invalid(where, "kv_heads must divide heads (" + std::to_string(n.heads) + ")" + got(n.kv_heads));
-  if (n.head_dim < 1 || n.head_dim > 256) return invalid(where, "head_dim must be 1 to 256" + got(n.head_dim));
-  if (n.v_dim() < 1 || n.v_dim() > 256) return invalid(where, "value_dim must be 1 to 256" + got(n.value_dim));
+    return invalid(where, {"kv_heads must divide heads (", n.heads, "), got ", n.kv_heads});
+  if (n.head_dim < 1 || n.head_dim > 256) return invalid(where, {"head_dim must be 1 to 256, got ", n.head_dim});
+  if (n.v_dim() < 1 || n.v_dim() > 256) return invalid(where, {"value_dim must be 1 to 256, got ", n.value_dim});
   for (index_t joint : {n.joint_q, n.joint_kv})
     if (joint < 0 || joint > std::numeric_limits<std::int32_t>::max())
-      return invalid(where, "joint tokens must be 0 to 2^31 - 1" + got(joint));
+      return invalid(where, {"joint tokens must be 0 to 2^31 - 1, got ", joint});
   return {};
 }
 

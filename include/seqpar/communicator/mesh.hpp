@@ -53,23 +53,22 @@ class mesh {
 
   /// What keeps these from being a mesh with this rank in it; try_mesh returns it.
   static failure problem_of(const Transport& world, mesh_shape shape, const std::vector<int>& ranks) {
-    const auto wrong = [](const std::string& what) { return detail::invalid("mesh", what); };
+    const auto wrong = [](detail::words what) { return detail::invalid("mesh", what); };
     const index_t n = static_cast<index_t>(ranks.size());
-    if (shape.ring < 1 || shape.all_to_all < 1) return wrong("ring and all_to_all must be at least 1");
+    if (shape.ring < 1 || shape.all_to_all < 1) return wrong({"ring and all_to_all must be at least 1"});
     if (n % shape.ring != 0 || n / shape.ring != shape.all_to_all)
-      return wrong("ring " + std::to_string(shape.ring) + " x all_to_all " + std::to_string(shape.all_to_all) +
-                   " is not the number of ranks, " + std::to_string(n) +
-                   "; start as many as the product, or give a list of so many ranks");
+      return wrong({"ring ", shape.ring, " x all_to_all ", shape.all_to_all, " is not the number of ranks, ", n,
+                    "; start as many as the product, or give a list of so many ranks"});
     std::vector<bool> seen(static_cast<std::size_t>(world.size()), false);
     for (int rank : ranks) {
       if (rank < 0 || rank >= world.size())
-        return wrong("rank " + std::to_string(rank) + " is not a rank of the transport, which has " +
-                     std::to_string(world.size()) + "; take a smaller process_grid or list, or start more ranks");
-      if (seen[static_cast<std::size_t>(rank)]) return wrong("rank " + std::to_string(rank) + " is listed twice");
+        return wrong({"rank ", rank, " is not a rank of the transport, which has ", world.size(),
+                      "; take a smaller process_grid or list, or start more ranks"});
+      if (seen[static_cast<std::size_t>(rank)]) return wrong({"rank ", rank, " is listed twice"});
       seen[static_cast<std::size_t>(rank)] = true;
     }
     if (!seen[static_cast<std::size_t>(world.rank())])
-      return wrong("rank " + std::to_string(world.rank()) + " builds a mesh that it is not a member of");
+      return wrong({"rank ", world.rank(), " builds a mesh that it is not a member of"});
     return {};
   }
 

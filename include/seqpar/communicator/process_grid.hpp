@@ -36,7 +36,7 @@ struct process_grid {
     index_t position = -1;
     for (index_t i = 0; i < size(); ++i)
       if (at(i) == rank) position = i;
-    if (position < 0) raise(detail::invalid("process_grid", "rank " + std::to_string(rank) + " is not in the grid"));
+    if (position < 0) raise(detail::invalid("process_grid", {"rank ", rank, " is not in the grid"}));
     index_t stride = 1;
     for (parallel a : order) {
       if (a == along) break;
@@ -57,12 +57,10 @@ struct process_grid {
     if (order[0] == order[1] || order[1] == order[2] || order[0] == order[2])
       raise(detail::invalid("process_grid", "the order must name every axis once"));
     if (!ranks.empty() && static_cast<index_t>(ranks.size()) != size())
-      raise(detail::invalid("process_grid", "the list of ranks must have " + std::to_string(size()) + " entries, got " +
-                                                std::to_string(ranks.size())));
+      raise(detail::invalid("process_grid", {"the list of ranks must have ", size(), " entries, got ", ranks.size()}));
     for (std::size_t i = 0; i < ranks.size(); ++i)
       for (std::size_t j = 0; j < i; ++j)
-        if (ranks[i] == ranks[j])
-          raise(detail::invalid("process_grid", "rank " + std::to_string(ranks[i]) + " is listed twice"));
+        if (ranks[i] == ranks[j]) raise(detail::invalid("process_grid", {"rank ", ranks[i], " is listed twice"}));
   }
 };
 

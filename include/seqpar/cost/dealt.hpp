@@ -27,7 +27,8 @@ class dealt {
     return dealt(of_rank);
   }
 
-  segments view() const { return {runs_, offsets_}; }
+  segments view() const& { return {runs_, offsets_}; }
+  segments view(a_view_must_not_outlive_its_table = {}) const&& = delete;
   index_t token_count() const { return view().token_count(); }
   int rank_count() const { return view().rank_count(); }
   index_t count_of(int rank) const { return view().count_of(rank); }
@@ -37,7 +38,7 @@ class dealt {
   void for_each_run(int rank, F&& f) const {
     view().for_each_run(rank, f);
   }
-  const char* problem() const { return view().problem(); }
+  flaw problem() const { return view().problem(); }
   friend bool operator==(const dealt& a, const dealt& b) { return a.runs_ == b.runs_ && a.offsets_ == b.offsets_; }
 
  private:

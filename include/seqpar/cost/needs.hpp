@@ -2,7 +2,7 @@
 // Which key rows each member of a ring wants of each other, from layouts, mask and mesh alone.
 #pragma once
 
-#include <string>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -36,8 +36,9 @@ spread spread_of(const List& list) {
 /// Every member (ring w, all-to-all u) wants them of (o, u), for its kv heads. Queries and keys of a ring member are
 /// those of its whole all-to-all group; joint queries count, joint keys are nobody's.
 ///
-/// Steps: pieces of the mask + runs of the layouts, where the mask's pieces are known (mask_pieces); else as the plan's
-/// own reach. Fails (error): what a plan refuses of layouts, mask, shape and mesh.
+/// Steps: pieces of the mask + runs of the layouts, where the mask's pieces are known (mask_pieces), but one per query
+/// of a run whose step is wider than what a query sees between ends that move; else as the plan's own reach. Fails
+/// (error): what a plan refuses of layouts, mask, shape and mesh, and sizes whose bytes or pairs 64 bits may not count.
 class needs {
  public:
   template <sequence_layout QLayout, sequence_layout KvLayout, attention_mask Mask>
@@ -59,6 +60,7 @@ class needs {
       q_rows_.push_back(q.count_of(m));
       kv_rows_.push_back(kv.count_of(m));
     }
+    check_pieces("needs", pieces);
     for (int r = 0; r < ring_size(); ++r) {
       queries_.push_back(gathered(q, r, front ? shape.joint_q : 0));
       keys_.push_back(gathered(kv, r, front ? shape.joint_kv : 0));
@@ -67,23 +69,32 @@ class needs {
       if (!joint.empty()) asking.push_back({(front ? 0 : q.token_count()) + joint.lo, joint.size(), 1});
       detail::position_set set;
       if constexpr (detail::steady<Mask>::known) {
-        set = pieces.reach(asking);
+        set = pieces.reach(asking, pairs_.emplace_back());
       } else {
         const index_t q_tokens = q.token_count() + shape.joint_q, k_tokens = kv.token_count() + shape.joint_kv;
         set = detail::reach_of(bound(mask, q_tokens, k_tokens), asking, k_tokens);
+        pairs_.push_back(pieces.pairs(asking));
       }
-      pairs_.push_back(pieces.pairs(asking));
       wanted_.push_back(set.parts());
+      index_t rows = -detail::rows_among(keys_.back(), wanted_.back()) -
+                     detail::rows_among({{joint_keys_.lo, joint_keys_.size(), 1}}, wanted_.back());
+      for (interval i : wanted_.back()) rows += i.size();
+      received_.push_back(rows);
     }
   }
   template <sequence_layout QLayout, sequence_layout KvLayout, attention_mask Mask>
-  needs(const mesh_shape& team, const QLayout& q, const KvLayout& kv, const Mask& mask,
-        const attention_shape& shape = one_head())
+  needs(const mesh_shape& team, const QLayout& q, const KvLayout& kv, const Mask& mask, const attention_shape& shape)
       : needs(team, q, kv, mask, shape,
               mask_pieces(mask, q.token_count() + shape.joint_q, kv.token_count() + shape.joint_kv)) {}
   template <sequence_layout Layout, attention_mask Mask>
-  needs(const mesh_shape& team, const Layout& layout, const Mask& mask, const attention_shape& shape = one_head())
+  needs(const mesh_shape& team, const Layout& layout, const Mask& mask, const attention_shape& shape)
       : needs(team, layout, layout, mask, shape) {}
+  /// Rows need no shape. Bytes do, and are refused without one.
+  template <sequence_layout Layout, attention_mask Mask>
+  needs(const mesh_shape& team, const Layout& layout, const Mask& mask)
+      : needs(team, layout, mask, attention_shape{.heads = 1, .kv_heads = 1, .head_dim = 1}) {
+    has_shape_ = false;
+  }
 
   const mesh_shape& team() const { return team_; }
   const attention_shape& shape() const { return shape_; }
@@ -91,21 +102,21 @@ class needs {
   index_t q_rows(int member) const { return q_rows_[at(member)]; }    ///< what the layouts give it
   index_t kv_rows(int member) const { return kv_rows_[at(member)]; }  ///< of keys
   /// Of ring member r's group, as they lie; its joint queries last.
-  const std::vector<run>& queries(int r) const { return queries_[at(r)]; }
-  const std::vector<run>& keys(int r) const { return keys_[at(r)]; }
-  const std::vector<interval>& wanted(int r) const { return wanted_[at(r)]; }  ///< positions, ascending
+  const std::vector<run>& queries(int r) const& { return queries_[at(r)]; }
+  const std::vector<run>& keys(int r) const& { return keys_[at(r)]; }
+  const std::vector<interval>& wanted(int r) const& { return wanted_[at(r)]; }  ///< positions, ascending
+  void queries(int, a_view_must_not_outlive_its_table = {}) const&& = delete;
+  void keys(int, a_view_must_not_outlive_its_table = {}) const&& = delete;
+  void wanted(int, a_view_must_not_outlive_its_table = {}) const&& = delete;
   index_t pairs(int r) const { return pairs_[at(r)]; }  ///< (query, key) pairs that its queries see, joint ones too
 
   /// Rows of `owner` that `wanter` wants.
   index_t rows(int wanter, int owner) const {
     return wanter == owner ? 0 : detail::rows_among(keys_[at(owner)], wanted_[at(wanter)]);
   }
-  /// Σ over owners of rows(wanter, owner), from the wanter's side alone.
-  index_t rows_received(int wanter) const {
-    index_t rows = -detail::rows_among(keys_[at(wanter)], wanted_[at(wanter)]);
-    for (interval i : wanted_[at(wanter)]) rows += dealt_keys(i);
-    return rows;
-  }
+  /// Σ over owners of rows(wanter, owner).
+  index_t rows_received(int wanter) const { return received_[at(wanter)]; }
+  interval joint_keys() const { return joint_keys_; }  ///< positions
   /// Positions of an interval that are not joint keys'.
   index_t dealt_keys(interval i) const { return i.size() - intersection(i, joint_keys_).size(); }
   /// Σ over hops of the most rows that one member receives: a ring whose members wait for each other in every round.
@@ -139,9 +150,25 @@ class needs {
   interval heads_of(int u) const { return split().heads_of(u); }
   interval kv_heads_of(int u) const { return split().kv_heads_of(u); }
 
+  /// Raises unless a shape was given.
+  void check_has_shape(const char* where) const {
+    if (!has_shape_)
+      raise(detail::invalid(where,
+                            "these needs have no shape, and so no bytes; make them with one: needs(team, layout, "
+                            "mask, shape)"));
+  }
+  /// Raises unless the pieces are of as many queries and keys.
+  void check_pieces(const char* where, const mask_pieces& pieces) const {
+    const index_t queries = std::accumulate(q_rows_.begin(), q_rows_.end(), index_t{shape_.joint_q});
+    const index_t keys = std::accumulate(kv_rows_.begin(), kv_rows_.end(), index_t{shape_.joint_kv});
+    if (pieces.q_tokens() != queries || pieces.k_tokens() != keys)
+      raise(detail::invalid(
+          where, {"the pieces are of ", pieces.q_tokens(), " queries and ", pieces.k_tokens(), " keys, the layouts of ",
+                  queries, " and ", keys, "; make mask_pieces(mask, ", queries, ", ", keys, ")"}));
+  }
+
  private:
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  static attention_shape one_head() { return {.heads = 1, .kv_heads = 1, .head_dim = 1}; }
   detail::attention_setup split() const {
     detail::attention_setup s;
     s.shape = shape_;
@@ -152,18 +179,30 @@ class needs {
   failure problem_of_sizes(const Q& q, const Kv& kv) const {
     const char* where = "needs";
     if (team_.ring < 1 || team_.all_to_all < 1 || team_.ring > std::numeric_limits<int>::max() / team_.all_to_all)
-      return detail::invalid(where, "ring and all_to_all must be at least 1, and their product fit in an int");
+      return detail::invalid(where, {"ring and all_to_all must be at least 1, and their product fit in an int; got ",
+                                     index_t{team_.ring}, " x ", index_t{team_.all_to_all}});
     if (failure f = detail::check_shape(where, shape_)) return f;
     if (failure f = detail::check_layout(where, "the layout", q, team_.size())) return f;
+    const index_t batch = std::max<index_t>(1, shape_.batch);
+    const index_t rows = std::max({index_t{1}, q.token_count() + shape_.joint_q, kv.token_count() + shape_.joint_kv});
+    if (detail::exceeds_64_bits({batch, rows, shape_.heads, team_.ring, most_bytes_of_row}))
+      return detail::invalid(
+          where, {"batch x tokens x heads x ring members (", batch, " x ", rows, " x ", index_t{shape_.heads}, " x ",
+                  index_t{team_.ring}, ") may move more bytes than 64 bits count; give smaller sizes"});
+    if constexpr (std::is_same_v<Q, Kv>)
+      if (q == kv) return {};
     return detail::check_layout(where, "the layout of the keys", kv, team_.size());
   }
 
+  static constexpr index_t most_bytes_of_row = 2 * 256 * 2 * sizeof(float);  ///< of a head: k and v, dk and dv
+
   mesh_shape team_;
   attention_shape shape_;
+  bool has_shape_ = true;
   interval joint_keys_;
   std::vector<std::vector<run>> queries_, keys_;
   std::vector<std::vector<interval>> wanted_;
-  std::vector<index_t> pairs_, q_rows_, kv_rows_;
+  std::vector<index_t> pairs_, received_, q_rows_, kv_rows_;
 };
 
 }  // namespace v0_1

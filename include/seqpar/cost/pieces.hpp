@@ -46,6 +46,13 @@ constexpr index_t rows_below(const run& r, index_t x) {
 /// Σ over i < n of rows_below(r, x + i·step), step ≥ 0.
 constexpr index_t sum_rows_below(const run& r, index_t x, index_t step, index_t n) {
   if (step == 0 || n == 1) return n * rows_below(r, x);
+  if (step == 1) {
+    const auto upto = [&](index_t last) {  // Σ over x ≤ last: each row lies below last − row of them
+      const index_t rows = rows_below(r, last);
+      return rows * (last - r.first) - rows * (rows - 1) / 2 * r.step;
+    };
+    return upto(x + n - 1) - upto(x - 1);
+  }
   const auto first_above = [&](index_t bound) {  // the first i with x + i·step > bound
     return x > bound ? 0 : std::min(n, (bound - x) / step + 1);
   };
@@ -73,7 +80,11 @@ inline index_t rows_among(const std::vector<run>& block, const std::vector<inter
     if (any.count == 0) continue;
     const run r = ascending(any);
     auto p = std::upper_bound(set.begin(), set.end(), r.first, [](index_t x, interval i) { return x < i.hi; });
-    for (; p != set.end() && p->lo <= r.at(r.count - 1); ++p) rows += rows_below(r, p->hi) - rows_below(r, p->lo);
+    for (index_t upto = 0; p != set.end() && p->lo <= r.at(r.count - 1); ++p) {
+      const bool next = p->lo <= r.at(upto) && upto > 0;  // the row behind the last interval is the first of this one
+      rows -= next ? upto : rows_below(r, p->lo);
+      rows += upto = rows_below(r, p->hi);
+    }
   }
   return rows;
 }
@@ -108,7 +119,8 @@ class mask_pieces {
   mask_pieces(const M& mask, index_t q_tokens, index_t k_tokens) : k_tokens_(k_tokens) {
     constexpr index_t most = index_t{1} << 31;
     if (q_tokens >= most || k_tokens >= most)
-      raise(detail::invalid("mask_pieces", "more than 2^31 - 1 positions; split the sequence"));
+      raise(detail::invalid("mask_pieces", {q_tokens, " queries and ", k_tokens,
+                                            " keys are more than 2^31 - 1 positions; split the sequence"}));
     if (const char* what = problem_of(mask)) raise(detail::invalid("mask_pieces", std::string("the mask: ") + what));
     if (std::string what = misfit_of(mask, {q_tokens, q_tokens}, {k_tokens, k_tokens}); !what.empty())
       raise(detail::invalid("mask_pieces", "the mask: " + what));
@@ -116,6 +128,8 @@ class mask_pieces {
     for (index_t q = 0; q < q_tokens;) q = add_piece(whole, q, q_tokens, most);
   }
 
+  index_t q_tokens() const { return pieces_.empty() ? 0 : pieces_.back().queries.hi; }
+  index_t k_tokens() const { return k_tokens_; }
   const std::vector<piece>& pieces() const { return pieces_; }
   const moving_interval* keys_of(const piece& p) const { return keys_.data() + p.first; }
 
@@ -130,7 +144,7 @@ class mask_pieces {
     for (index_t i = 0; p != pieces_.end() && i < r.count; ++p) {
       const index_t end = detail::rows_below(r, p->queries.hi);
       for (index_t k = 0; k < p->count && end > i; ++k) {
-        moving_interval keys = keys_[static_cast<std::size_t>(p->first + k)];
+        moving_interval keys = keys_of(*p)[k];
         keys.at = keys.after(r.at(i) - p->queries.lo);
         f(keys, r.step, end - i);
       }
@@ -143,21 +157,29 @@ class mask_pieces {
     index_t sum = 0;
     for (const run& r : queries)
       for_each_part(r, [&](const moving_interval& keys, index_t step, index_t n) {
-        sum += n * keys.at.size() + step * (index_t{keys.hi_moves} - index_t{keys.lo_moves}) * (n * (n - 1) / 2);
+        sum += n * (keys.at.size() + keys.after((n - 1) * step).size()) / 2;
       });
     return sum;
   }
 
-  /// The keys that some of them see.
-  detail::position_set reach(const std::vector<run>& queries) const {
+  /// The keys that some of them see; `seen` becomes pairs(queries).
+  detail::position_set reach(const std::vector<run>& queries, index_t& seen) const {
     detail::position_set set;
+    index_t sum = 0;
     for (const run& r : queries)
       for_each_part(r, [&](const moving_interval& keys, index_t step, index_t n) {
+        const interval last = keys.after((n - 1) * step);
         const bool gaps = keys.lo_moves && keys.hi_moves && keys.at.size() < step;
         for (index_t i = 0; gaps && i < n; ++i) set.add(keys.after(i * step));
-        if (!gaps) set.add({keys.at.lo, keys.after((n - 1) * step).hi});
+        if (!gaps) set.add({keys.at.lo, last.hi});
+        sum += n * (keys.at.size() + last.size()) / 2;
       });
+    seen = sum;
     return set;
+  }
+  detail::position_set reach(const std::vector<run>& queries) const {
+    index_t seen = 0;
+    return reach(queries, seen);
   }
 
  private:

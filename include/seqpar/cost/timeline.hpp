@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <queue>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <seqpar/cost/machine.hpp>
@@ -33,7 +34,7 @@ struct timeline_span {
 class timeline {
  public:
   timeline(const std::vector<paper_page>& pages, const machine& m) : pages_(&pages), machine_(m) {
-    detail::check_machine("timeline", m);
+    detail::check_machine("timeline", m, static_cast<index_t>(pages.size()));
     ranks_.resize(pages.size());
     for (int way = 0; way < 2; ++way) ports_[way].resize(2 * pages.size());
     match();
@@ -52,7 +53,8 @@ class timeline {
   }
 
   /// In the order in which they began on each rank; transfers among them.
-  const std::vector<timeline_span>& spans() const { return spans_; }
+  const std::vector<timeline_span>& spans() const& { return spans_; }
+  std::vector<timeline_span> spans() && { return std::move(spans_); }
   double total() const { return total_; }
   double ideal() const { return ideal_; }  ///< all ranks computing all the time
   double efficiency() const { return total_ > 0 ? ideal_ / total_ : 1; }

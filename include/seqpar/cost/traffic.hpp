@@ -4,6 +4,7 @@
 
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <seqpar/cost/needs.hpp>
@@ -29,8 +30,10 @@ class traffic {
     (from / node_ == to / node_ ? inside_ : across_) += bytes;
   }
 
-  const std::vector<index_t>& received() const { return received_; }
-  const std::vector<index_t>& sent() const { return sent_; }
+  const std::vector<index_t>& received() const& { return received_; }
+  const std::vector<index_t>& sent() const& { return sent_; }
+  std::vector<index_t> received() && { return std::move(received_); }
+  std::vector<index_t> sent() && { return std::move(sent_); }
   spread over_members() const { return detail::spread_of(received_); }
   index_t inside() const { return inside_; }  ///< between members of one node
   index_t across() const { return across_; }  ///< between nodes
@@ -51,9 +54,10 @@ inline traffic traffic_of(std::span<const recorded_message> log, int members, in
   return t;
 }
 
-/// Bytes of one element of q, k, v and dout; of out; of dq, dk and dv.
+/// Bytes of one element of q, k, v and dout; of out; of dq, dk and dv. As in plan_attention<T, Out = T, Grad = T>.
 struct element_sizes {
-  index_t in = 2, out = 2, grad = 2;
+  extent in;
+  index_t out = in, grad = in;
 };
 
 namespace detail {
@@ -77,6 +81,7 @@ class traffic_law {
  public:
   traffic_law(const needs& n, const attention_options& o, const element_sizes& e, traffic& to, const visits* v)
       : n_(n), options_(o), size_(e), to_(to), d_(n.shape().head_dim), e_(n.shape().v_dim()), visits_(v) {
+    n.check_has_shape("traffic");
     if (o.schedule == schedule::double_ring)
       raise(invalid("traffic", "double_ring has no law here; run the plan on paper to count it"));
     const bool may_travel = n.ring_size() > 1 && queries_may_travel(o, n.shape()) &&
@@ -97,7 +102,7 @@ class traffic_law {
     between_homes(size_.out * e_ + fp32, 0, false);
   }
   void backward() {
-    const index_t again = options_.reuse == reuse::resend ? size_.in : 0;
+    const index_t again = options_.reuse == reuse::resend ? index_t{size_.in} : 0;
     between_homes(again * d_ + size_.in * e_ + 2 * fp32, again * (d_ + e_), true);
     if (moves_.backward == side::queries) {
       queries(size_.in * (d_ + e_) + 2 * fp32, fp32 * d_);
@@ -187,16 +192,16 @@ class traffic_law {
 
 }  // namespace detail
 
-/// What plan.forward moves where keys move, without a plan; with side::cheaper it may be less. Fails (error): schedules
-/// other than direct and pass_along; side::queries; joint tokens.
-inline traffic forward_traffic(const needs& n, const attention_options& options = {}, const element_sizes& sizes = {},
+/// What plan.forward moves, without a plan. Fails (error): needs made without a shape; double_ring; joint tokens; no
+/// visits where queries may travel: with direct and reuse::resend, unless options.moves says keys.
+inline traffic forward_traffic(const needs& n, const attention_options& options, const element_sizes& sizes,
                                int ranks_per_node = 0, const visits* v = nullptr) {
   traffic t(n.team().size(), ranks_per_node);
   detail::traffic_law(n, options, sizes, t, v).forward();
   return t;
 }
 /// The same of plan.backward.
-inline traffic backward_traffic(const needs& n, const attention_options& options = {}, const element_sizes& sizes = {},
+inline traffic backward_traffic(const needs& n, const attention_options& options, const element_sizes& sizes,
                                 int ranks_per_node = 0, const visits* v = nullptr) {
   traffic t(n.team().size(), ranks_per_node);
   detail::traffic_law(n, options, sizes, t, v).backward();
@@ -209,7 +214,9 @@ struct crossings {
   index_t each = 0, once = 0;
 };
 inline crossings rows_across(const needs& n, int ranks_per_node) {
-  if (ranks_per_node < 1) raise(detail::invalid("rows_across", "ranks_per_node must be at least 1"));
+  n.check_has_shape("rows_across");
+  if (ranks_per_node < 1)
+    raise(detail::invalid("rows_across", {"ranks_per_node must be at least 1, not ", ranks_per_node}));
   crossings c;
   const mesh_shape& team = n.team();
   for (int u = 0; u < team.all_to_all; ++u)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <seqpar/attention/query_rounds.hpp>
+#include <seqpar/cost/ends_in_turns.hpp>
 #include <seqpar/cost/needs.hpp>
 #include <seqpar/cost/work.hpp>
 
@@ -13,12 +14,15 @@ namespace seqpar {
 inline namespace v0_1 {
 
 /// rows(w, o) = |{ queries of ring member w that may see a key of ring member o }|, o ≠ w: what travels where queries
-/// do. Steps: pieces of the mask × runs of keys that a piece meets; masks whose pieces are not known are asked as a
-/// plan asks them.
+/// do. Steps: pieces of the mask × runs of keys that a piece meets, but one per query where both ends of what it sees
+/// move and are nearer than the step of the keys' run; masks whose pieces are not known are asked as a plan asks them.
+/// Where the queries are dealt in turns, the seers of a piece are counted by their ends modulo the turn, once for all
+/// members.
 class visits {
  public:
   template <attention_mask Mask>
   visits(const needs& n, const Mask& mask, const mask_pieces& pieces) : needs_(&n) {
+    n.check_pieces("visits", pieces);
     bool intervals = detail::may_have_intervals<Mask>;
     for (const mask_pieces::piece& p : pieces.pieces()) intervals = intervals && p.count <= 2;
     sight_bytes_ = detail::bytes_of_sight(intervals);
@@ -26,18 +30,31 @@ class visits {
     if constexpr (detail::steady<Mask>::known) {
       std::vector<detail::position_set> seers(ring);
       detail::owned_runs keys;
-      for (int o = 0; o < n.ring_size(); ++o)
+      bool one_run = true;
+      for (int o = 0; o < n.ring_size(); ++o) {
         for (const run& r : n.keys(o)) keys.add(r, o);
+        one_run = one_run && n.keys(o).size() <= 1;
+      }
       keys.finish();
-      for (const mask_pieces::piece& p : pieces.pieces())
+      const index_t turn = turn_of(n);
+      if (turn > 0 && turn <= std::ssize(pieces.pieces())) ends_ = {turn, ring};
+      for (const mask_pieces::piece& p : pieces.pieces()) {
+        const bool once = !ends_.empty() && one_run && p.count == 1;  // no query is added to a member's set twice
         for (index_t k = 0; k < p.count; ++k) {
           const moving_interval& seen = pieces.keys_of(p)[k];
           const index_t count = p.queries.size();
           keys.for_each_near({seen.at.lo, seen.after(count - 1).hi}, [&](const run& block, int owner) {
-            add_seers(seers[static_cast<std::size_t>(owner)], p.queries.lo, seen, count, block);
+            const auto o = static_cast<std::size_t>(owner);
+            add_seers(p.queries.lo, seen, count, block, [&](interval i) { once ? ends_.add(o, i) : seers[o].add(i); });
           });
         }
-      for (detail::position_set& s : seers) seers_.push_back(s.parts());
+        for (std::size_t o = 0; o < ring && !once && !ends_.empty(); ++o) {
+          for (interval i : seers[o].parts()) ends_.add(o, i);
+          seers[o].clear();
+        }
+      }
+      if (ends_.empty())
+        for (detail::position_set& s : seers) seers_.push_back(s.parts());
     } else {
       std::vector<std::vector<run>> keys;
       index_t q_tokens = 0, k_tokens = n.shape().joint_kv;
@@ -52,46 +69,66 @@ class visits {
     }
   }
 
-  index_t rows(int w, int o) const {
-    return w == o ? 0 : detail::rows_among(needs_->queries(w), seers_[static_cast<std::size_t>(o)]);
-  }
+  template <attention_mask Mask>
+  visits(const needs&&, const Mask&, const mask_pieces&, a_view_must_not_outlive_its_table = {}) = delete;
+
+  index_t rows(int w, int o) const { return w == o ? 0 : seers_among(w, o); }
   /// Σ over w of rows(w, o), from the host's side alone.
   index_t rows_received(int o) const {
-    const std::vector<interval>& all = seers_[static_cast<std::size_t>(o)];
-    index_t rows = -detail::rows_among(needs_->queries(o), all);
-    for (interval i : all) rows += i.size();
+    const auto i = static_cast<std::size_t>(o);
+    index_t rows = -seers_among(o, o);
+    if (!ends_.empty()) return rows + ends_.size(i);
+    for (interval part : seers_[i]) rows += part.size();
     return rows;
   }
   /// What a query says, once for all heads, of the keys that it may see.
   index_t sight_bytes() const { return sight_bytes_; }
 
  private:
+  /// The step of all runs of queries, where each passes over all of them; else 0.
+  static index_t turn_of(const needs& n) {
+    index_t turn = 0, end = 0;
+    for (int r = 0; r < n.ring_size(); ++r) end += detail::count_of(n.queries(r));
+    for (int r = 0; r < n.ring_size(); ++r)
+      for (const run& any : n.queries(r)) {
+        const run x = detail::ascending(any);
+        if (turn == 0) turn = x.step;
+        if (x.step != turn || x.first >= turn || x.at(x.count) < end) return 0;
+      }
+    return turn;
+  }
+  index_t seers_among(int w, int o) const {
+    const auto i = static_cast<std::size_t>(o);
+    if (ends_.empty()) return detail::rows_among(needs_->queries(w), seers_[i]);
+    index_t rows = 0;
+    for (const run& r : needs_->queries(w)) rows += ends_.rows(i, detail::ascending(r).first);
+    return rows;
+  }
   /// Of `count` queries from `first` on, those that see a row of the block.
-  static void add_seers(detail::position_set& set, index_t first, const moving_interval& seen, index_t count,
-                        const run& block) {
-    const auto first_with = [&](index_t at, bool moves, index_t bound) {  // the first i with at + i·moves ≥ bound
-      return at >= bound ? 0 : moves ? std::min(count, bound - at) : count;
-    };
+  template <class F>
+  static void add_seers(index_t first, const moving_interval& seen, index_t count, const run& block, F&& add) {
     // an end that stays cuts the block once for all
     const index_t below = seen.lo_moves ? 0 : detail::rows_below(block, seen.at.lo);
     const index_t upto = seen.hi_moves ? block.count : detail::rows_below(block, seen.at.hi);
     if (below >= upto) return;
-    const index_t begin = first_with(seen.at.hi, seen.hi_moves, block.at(below) + 1);
-    const index_t end = first_with(seen.at.lo, seen.lo_moves, block.at(upto - 1) + 1);
+    const index_t begin = seen.hi_moves ? std::max<index_t>(0, block.at(below) + 1 - seen.at.hi) : 0;
+    const index_t end = seen.lo_moves ? std::min(count, block.at(upto - 1) + 1 - seen.at.lo) : count;
     if (begin >= end) return;
-    if (!(seen.lo_moves && seen.hi_moves) || seen.at.size() >= block.step) return set.add({first + begin, first + end});
+    if (!(seen.lo_moves && seen.hi_moves) || seen.at.size() >= block.step) return add({first + begin, first + end});
     for (index_t i = begin; i < end; ++i)  // narrower than the block's steps: it may see none between two rows
       if (detail::rows_below(block, seen.after(i).hi) > detail::rows_below(block, seen.after(i).lo))
-        set.add({first + i, first + i + 1});
+        add({first + i, first + i + 1});
   }
 
   const needs* needs_;
   index_t sight_bytes_ = 0;
   std::vector<std::vector<interval>> seers_;  ///< of each member's keys: positions of queries
+  detail::ends_in_turns ends_;                ///< in their place, where queries are dealt in turns
 };
 
 /// The sides that a plan with these options lets travel: those asked for, or those of fewer bytes over all ranks.
 inline moving_sides sides_of(const needs& n, const visits& v, const attention_options& o, index_t element_bytes) {
+  n.check_has_shape("sides_of");
   const auto real = [](index_t x) { return static_cast<double>(x); };
   index_t keys = 0, queries = 0, kv_heads = 0, parts = 0;  // parts: members of a group that have heads
   for (int r = 0; r < n.ring_size(); ++r) {

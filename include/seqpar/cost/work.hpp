@@ -39,6 +39,37 @@ class owned_runs {
   std::vector<one> list_;
 };
 
+/// How many keys of an ascending block `count` queries see, `step` apart.
+inline index_t pairs_with(const run& block, const moving_interval& seen, index_t step, index_t count) {
+  return sum_rows_below(block, seen.at.hi, seen.hi_moves ? step : 0, count) -
+         sum_rows_below(block, seen.at.lo, seen.lo_moves ? step : 0, count);
+}
+
+/// Of each ring member where queries travel: (query, key) pairs with its keys, and of its own queries with joint keys.
+/// Steps: pieces of the mask × runs of keys that a piece meets.
+inline std::vector<index_t> pairs_at_keys(const needs& n, const mask_pieces& pieces) {
+  std::vector<index_t> pairs(static_cast<std::size_t>(n.ring_size()));
+  owned_runs keys;
+  for (int r = 0; r < n.ring_size(); ++r)
+    for (const run& x : n.keys(r)) keys.add(x, r);
+  keys.finish();
+  for (const mask_pieces::piece& p : pieces.pieces())
+    for (index_t k = 0; k < p.count; ++k) {
+      const moving_interval& seen = pieces.keys_of(p)[k];
+      const index_t count = p.queries.size();
+      keys.for_each_near({seen.at.lo, seen.after(count - 1).hi}, [&](const run& block, int owner) {
+        pairs[static_cast<std::size_t>(owner)] += pairs_with(block, seen, 1, count);
+      });
+    }
+  const run joint{n.joint_keys().lo, n.joint_keys().size(), 1};
+  for (int r = 0; joint.count > 0 && r < n.ring_size(); ++r)
+    for (const run& x : n.queries(r))
+      pieces.for_each_part(x, [&](const moving_interval& seen, index_t step, index_t count) {
+        pairs[static_cast<std::size_t>(r)] += pairs_with(joint, seen, step, count);
+      });
+  return pairs;
+}
+
 }  // namespace detail
 
 /// pairs(w, o) = |{ (q, k) : q a query of ring member w, k a key of o, q may see k }|: the work of hop w − o of the
@@ -49,7 +80,8 @@ class work {
  public:
   static constexpr int joint = -1;
 
-  work(const needs& n, const mask_pieces& pieces) : ring_(n.ring_size()), needs_(&n) {
+  work(const needs& n, const mask_pieces& pieces) : ring_(n.ring_size()) {
+    n.check_pieces("work", pieces);
     pairs_.resize(static_cast<std::size_t>(ring_) * static_cast<std::size_t>(ring_ + 1));
     detail::owned_runs keys;
     for (int o = 0; o < ring_; ++o)
@@ -60,8 +92,7 @@ class work {
       for (const run& r : n.queries(w))
         pieces.for_each_part(r, [&](const moving_interval& seen, index_t step, index_t count) {
           keys.for_each_near({seen.at.lo, seen.after((count - 1) * step).hi}, [&](const run& block, int owner) {
-            const index_t all = detail::sum_rows_below(block, seen.at.hi, seen.hi_moves ? step : 0, count) -
-                                detail::sum_rows_below(block, seen.at.lo, seen.lo_moves ? step : 0, count);
+            const index_t all = detail::pairs_with(block, seen, step, count);
             at(w, owner) += all;
             rest -= all;
           });
@@ -70,7 +101,11 @@ class work {
   }
 
   index_t pairs(int w, int o) const { return const_cast<work*>(this)->at(w, o); }
-  index_t pairs(int w) const { return needs_->pairs(w); }
+  index_t pairs(int w) const {
+    index_t sum = 0;
+    for (int o = joint; o < ring_; ++o) sum += pairs(w, o);
+    return sum;
+  }
   index_t total() const {
     index_t sum = 0;
     for (int w = 0; w < ring_; ++w) sum += pairs(w);
@@ -102,7 +137,6 @@ class work {
   }
 
   int ring_;
-  const needs* needs_;
   std::vector<index_t> pairs_;
 };
 

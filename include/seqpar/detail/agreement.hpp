@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <seqpar/communicator/mesh.hpp>
+#include <seqpar/detail/sort_by.hpp>
 #include <seqpar/error.hpp>
 #include <seqpar/layout/concept.hpp>
 #include <seqpar/layout/detail/runs.hpp>
@@ -110,7 +111,7 @@ inline std::string list_of(const std::vector<int>& ranks) {
   std::string s = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (i > 0) s += ',';
-    s += std::to_string(ranks[i]);
+    word(ranks[i]).write_to(s);
   }
   return s;
 }
@@ -120,7 +121,7 @@ template <class Transport>
 error told(const Transport& t, const status& s) {
   if constexpr (requires { std::string(t.report()); })
     if (const std::string report = t.report(); !report.empty())
-      return error(s.code(), s.message().substr(9) + ": " + report);
+      return error(s.code(), sentence({s.message().substr(9), ": ", report}));
   return error(s);
 }
 
@@ -134,7 +135,7 @@ failure agree(const Mesh& team, statement& mine) {
   using record = std::array<index_t, slots + 1>;  // the last is a number for the plan
   std::vector<record> all(static_cast<std::size_t>(team.size()));
   std::vector<int> ranks = team.ranks();
-  std::sort(ranks.begin(), ranks.end());
+  sort_by(ranks, [](int rank) { return rank; });
   const auto at = [&](int rank) -> record& {
     return all[static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())];
   };
@@ -183,13 +184,12 @@ failure agree(const Mesh& team, statement& mine) {
         other.push_back(rank), got = v;
     }
     if (mine.items()[i].opaque)
-      return error(errc::ranks_disagree, std::string(mine.operation()) + ": ranks disagree on " + mine.items()[i].name +
-                                             ": " + list_of(agreeing) + " of " + std::to_string(team.size()) +
-                                             " against " + list_of(other) + "; give every rank the same");
-    return error(errc::ranks_disagree, std::string(mine.operation()) + ": ranks disagree on " + mine.items()[i].name +
-                                           ": expected " + std::to_string(expected) + " (" + list_of(agreeing) +
-                                           " of " + std::to_string(team.size()) + "), got " + std::to_string(got) +
-                                           " (" + list_of(other) + "); give every rank the same");
+      return error(errc::ranks_disagree,
+                   sentence({mine.operation(), ": ranks disagree on ", mine.items()[i].name, ": ", list_of(agreeing),
+                             " of ", team.size(), " against ", list_of(other), "; give every rank the same"}));
+    return error(errc::ranks_disagree, sentence({mine.operation(), ": ranks disagree on ", mine.items()[i].name,
+                                                 ": expected ", expected, " (", list_of(agreeing), " of ", team.size(),
+                                                 "), got ", got, " (", list_of(other), "); give every rank the same"}));
   }
   mine.plan(all[0][slots]);
   return {};

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <seqpar/detail/sort_by.hpp>
 #include <seqpar/exchange/box_view.hpp>
 #include <seqpar/exchange/holding.hpp>
 
@@ -56,7 +57,8 @@ constexpr box filled(const box& b, const frame_shape& s, const borders& over) {
 }
 
 /// A box less a part of it, in at most six boxes.
-inline std::vector<box> without(const box& b, const box& part) {
+template <class = when_used>
+std::vector<box> without(const box& b, const box& part) {
   std::vector<box> rest;
   const auto add = [&](interval t, interval h, interval w) {
     if (const box c{t, h, w}; !c.empty()) rest.push_back(c);
@@ -75,7 +77,8 @@ inline std::vector<box> without(const box& b, const box& part) {
 }
 
 /// Is no row of the sequence wanted twice by these parts, which rows go to?
-inline bool wanted_once(std::vector<box> parts, const frame_shape& s) {
+template <class = when_used>
+bool wanted_once(std::vector<box> parts, const frame_shape& s) {
   std::erase_if(parts, [](const box& b) { return b.empty(); });
   for (box& b : parts)
     for (const auto& [along, n] : {std::pair{&b.t, s.t}, {&b.h, s.h}, {&b.w, s.w}}) {
@@ -83,7 +86,7 @@ inline bool wanted_once(std::vector<box> parts, const frame_shape& s) {
       if (from.size() < along->size()) return false;  // an edge that repeats
       *along = from;
     }
-  std::sort(parts.begin(), parts.end(), [](const box& a, const box& b) { return a.t.lo < b.t.lo; });
+  sort_by(parts, [](const box& b) { return b.t.lo; });
   for (std::size_t i = 0; i < parts.size(); ++i)
     for (std::size_t j = i + 1; j < parts.size() && parts[j].t.lo < parts[i].t.hi; ++j)
       if (!parts[i].inside(parts[j]).empty()) return false;
@@ -101,6 +104,7 @@ struct buffer_places {
   index_t unit, column_stride, batch_stride = 0;  ///< bytes
   index_t rows = 0;                               ///< up to behind the last pixel
 
+  template <class = when_used>
   buffer_places(const std::vector<box>& list, const box_format& format, index_t columns, index_t column_bytes) {
     const box_places none = places_of({0, 0, 0}, format, columns, column_bytes);
     unit = none.unit;
@@ -127,6 +131,7 @@ class box_holding {
   holding held;
 
   /// The rows of `part` of box b, which lies at p. Places beyond an end take the nearest row.
+  template <class = when_used>
   void append(const box& b, const box& part, const buffer_places::placed_box& p) {
     const bool whole = whole_frames(part, p.at);
     for (index_t t = part.t.lo; t < part.t.hi; ++t) {
@@ -143,6 +148,7 @@ class box_holding {
     }
   }
   /// How many runs of rows that takes.
+  template <class = when_used>
   index_t runs_of(const box& part, const buffer_places::placed_box& p) const {
     const auto along = [](interval i, index_t n) {
       const interval inside = intersection(i, {0, n});
@@ -160,12 +166,14 @@ class box_holding {
     return part.h == interval{0, shape_.h} && part.w == interval{0, shape_.w} && p.h == shape_.w * p.w &&
            p.t == shape_.h * p.h;
   }
+  template <class = when_used>
   void line(interval w, index_t row, index_t place, index_t step) {
     for (index_t x = w.lo, count = 0; x < w.hi; x += count, place += count * step) {
       count = inside_from(x, w, shape_.w);
       rows(row + nearest(x, shape_.w), count, place, step);
     }
   }
+  template <class = when_used>
   void rows(index_t row, index_t count, index_t place, index_t step) {
     if (count <= 0) return;
     if (!held.pieces.empty()) {

@@ -13,7 +13,7 @@ result<exchange<Transport>> try_plan_broadcast(const mesh<Transport>& team, inde
                                                const exchange_options& options) {
   const char* where = "plan_broadcast";
   if (failure f = detail::check_exchange(where, options)) return *f;
-  if (rows < 0) return detail::invalid(where, "rows must not be negative, got " + std::to_string(rows));
+  if (rows < 0) return detail::invalid(where, {"rows must not be negative, got ", rows});
   if (failure f = detail::check_root(where, root, team.size())) return *f;
   detail::statement said(where);
   said.add("the number of rows", rows);

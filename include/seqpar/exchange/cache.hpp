@@ -47,21 +47,20 @@ result<exchange<Transport>> try_plan_cache_reshard(const mesh<Transport>& team, 
   const char* where = "plan_cache_reshard";
   if (failure f = detail::check_exchange(where, options)) return *f;
   const auto problem = [&](const char* name, const auto& shards) -> failure {
-    if (shards.head_parts < 1) return detail::invalid(where, std::string(name) + ": head_parts must be at least 1");
+    if (shards.head_parts < 1) return detail::invalid(where, {name, ": head_parts must be at least 1"});
     if (failure f = detail::check_layout(where, name, shards.tokens, static_cast<int>(shards.tokens.rank_count())))
       return f;
     if (shards.head_parts > team.size() || shards.members() > team.size())
-      return detail::invalid(where, std::string(name) + " needs " +
-                                        std::to_string(index_t{shards.tokens.rank_count()}) + " x " +
-                                        std::to_string(index_t{shards.head_parts}) + " members, the mesh has " +
-                                        std::to_string(team.size()) + "; use fewer token shards or fewer head_parts");
+      return detail::invalid(where,
+                             {name, " needs ", index_t{shards.tokens.rank_count()}, " x ", index_t{shards.head_parts},
+                              " members, the mesh has ", team.size(), "; use fewer token shards or fewer head_parts"});
     return {};
   };
   if (failure f = problem("the first cache", from)) return *f;
   if (failure f = problem("the second cache", to)) return *f;
   if (from.tokens.token_count() != to.tokens.token_count())
-    return detail::invalid(where, "the caches have " + std::to_string(from.tokens.token_count()) + " and " +
-                                      std::to_string(to.tokens.token_count()) + " tokens; give both the same sequence");
+    return detail::invalid(where, {"the caches have ", from.tokens.token_count(), " and ", to.tokens.token_count(),
+                                   " tokens; give both the same sequence"});
   detail::statement said(where);
   const auto state = [&](const char* tokens, const char* parts, const auto& shards) {
     said.add_hash(tokens, detail::statement::hash_of_layout(shards.tokens));

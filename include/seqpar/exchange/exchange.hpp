@@ -119,7 +119,7 @@ class exchange {
   status forward(row_buffer in, row_buffer out, const seqpar::memory& given, Exec exec) const {
     const row_array owner = owned(in), wanter = wanted(out);
     if (status s = ready(given, owner, wanter, detail::holder::wanter, exec); !s.ok()) return fail(s);
-    begin("exchange");
+    begin();
     if constexpr (gathering_group<group_type>)
       if (all_gather_) {  // a rank's own rows come with the others'
         for (index_t b = 0; b < options_.batch; ++b)
@@ -138,7 +138,7 @@ class exchange {
     if (status s = ready(given, owner, wanter, detail::holder::owner, exec); !s.ok()) return fail(s);
     if (!wanted_once_)
       return fail({errc::invalid_argument, "exchange: inverse needs every entry to be wanted once; use adjoint"});
-    begin("inverse exchange");
+    begin("inverse");
     post_inverse(group_, team_, way_, owner, wanter);
     return carry([&](const auto& work) { copy_own_back(work, way_, owner, wanter); }, given, exec);
   }
@@ -173,7 +173,7 @@ class exchange {
                                     detail::wanter_block(wanter, way_.own(), n), write::add);
       });
     } else {
-      begin("adjoint exchange");
+      begin("adjoint");
       post_add(group_, team_, way_, wanter, mine.staging);
       if (status s = carry([](const auto&) {}, given, exec); !s.ok()) return s;
       add_up<Sum, T>(work, team_.index(), way_, sums, wanter, mine.staging);
@@ -228,9 +228,12 @@ class exchange {
     return {};
   }
   /// An empty group for the messages of one run.
-  void begin(const char* stage) const {
+  /// Messages are called by the verb: "reshard", and the other ways "adjoint of reshard".
+  void begin(const char* way = nullptr) const {
+    const std::string_view operation = said_.operation();
+    const char* verb = said_.operation() + (operation.starts_with("plan_") ? 5 : 0);
     group_.clear();
-    group_.label({stage, 0, said_.plan()});
+    group_.label({way ? way : verb, 0, said_.plan(), way ? verb : ""});
   }
   struct scratch {
     std::byte* staging;
@@ -325,10 +328,10 @@ class exchange {
 namespace detail {
 
 inline failure check_exchange(const char* where, const exchange_options& o) {
-  if (o.row_bytes < 1) return invalid(where, "row_bytes must be at least 1, got " + std::to_string(o.row_bytes));
-  if (o.batch < 0) return invalid(where, "batch must not be negative, got " + std::to_string(o.batch));
+  if (o.row_bytes < 1) return invalid(where, {"row_bytes must be at least 1, got ", o.row_bytes});
+  if (o.batch < 0) return invalid(where, {"batch must not be negative, got ", o.batch});
   if (o.columns < 1 || o.row_bytes % o.columns != 0)
-    return invalid(where, "columns must divide row_bytes, got " + std::to_string(o.columns));
+    return invalid(where, {"columns must divide row_bytes, got ", o.columns});
   return {};
 }
 
@@ -374,7 +377,7 @@ result<exchange<Transport>> make_exchange(const mesh<Transport>& team, Holds&& h
   for (int r = 0; r < team.size(); ++r)
     if (exceeds_64_bits({std::max(holds(r).rows(), wants(r).rows()), options.row_bytes, options.batch,
                          std::max<index_t>(8, team.size())}))
-      return invalid(where, "the rows of rank " + std::to_string(r) + " have more than 2^62 bytes; give smaller sizes");
+      return invalid(where, {"the rows of rank ", r, " have more than 2^62 bytes; give smaller sizes"});
   exchange<Transport> e(team, route::between(team.index(), team.size(), holds, wants), std::move(places),
                         extent_of_places(own), own.columns.size(), extent_of_places(want), want.columns.size(), options,
                         std::move(said));
@@ -400,9 +403,9 @@ result<exchange<Transport>> try_plan_exchange(const mesh<Transport>& team, Holds
   const bool once = wanted.disjoint();
   for (int r = 0; options.convention == gradient::replicated && !once && r < team.size(); ++r)
     if (owned.of(r).entries() != detail::ownership(1, [&](int) { return owned.of(r); }).entries_of(wanted.of(r)))
-      return detail::invalid(where, "rank " + std::to_string(r) +
-                                        " does not want all rows that it owns, which gradient::replicated takes the "
-                                        "gradient from; use gradient::sum");
+      return detail::invalid(where, {"rank ", r,
+                                     " does not want all rows that it owns, which gradient::replicated takes the "
+                                     "gradient from; use gradient::sum"});
   detail::statement said(where);
   std::uint64_t h = 3;
   for (int r = 0; r < team.size(); ++r)

@@ -36,11 +36,9 @@ namespace detail {
 
 inline failure check_width(const char* where, const char* axis, const halo_width& w) {
   if (w.before < 0 || w.after < 0)
-    return invalid(where, std::string(axis) + ": before and after must not be negative, got " +
-                              std::to_string(w.before) + " and " + std::to_string(w.after));
+    return invalid(where, {axis, ": before and after must not be negative, got ", w.before, " and ", w.after});
   if (w.before > unbounded || w.after > unbounded)
-    return invalid(where, std::string(axis) + ": a halo of " + std::to_string(w.before) + " and " +
-                              std::to_string(w.after) + " is too wide; give 2^62 or less");
+    return invalid(where, {axis, ": a halo of ", w.before, " and ", w.after, " is too wide; give 2^62 or less"});
   return {};
 }
 

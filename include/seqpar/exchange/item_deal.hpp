@@ -17,7 +17,8 @@ namespace seqpar {
 inline namespace v0_1 {
 
 namespace detail {
-inline failure check_costs(const char* where, std::span<const double> costs, int ranks) {
+template <class = when_used>
+failure check_costs(const char* where, std::span<const double> costs, int ranks) {
   if (ranks < 1) return invalid(where, "ranks must be at least 1, got " + std::to_string(ranks));
   double sum = 0;
   for (std::size_t i = 0; i < costs.size(); ++i) {
@@ -45,6 +46,7 @@ class item_deal {
   std::span<const index_t> items_of(int rank) const { return items_[static_cast<std::size_t>(rank)]; }
   double load_of(int rank) const { return loads_[static_cast<std::size_t>(rank)]; }  ///< Σ of its items' costs
   /// Greatest load over the mean: 1 is even. 1 where nothing costs anything.
+  template <class = when_used>
   double imbalance() const {
     double most = 0, sum = 0;
     for (double l : loads_) {
@@ -57,6 +59,7 @@ class item_deal {
 
   /// Item i goes to owners[i] and costs costs[i]. Fails (error): an owner that is no rank, other numbers of owners and
   /// costs, what deal_items refuses.
+  template <class = when_used>
   item_deal(std::span<const int> owners, std::span<const double> costs, int ranks) {
     if (failure f = problem_of(owners, costs, ranks)) raise(*f);
     items_.resize(static_cast<std::size_t>(ranks));
@@ -70,6 +73,7 @@ class item_deal {
   }
 
  private:
+  template <class = when_used>
   static failure problem_of(std::span<const int> owners, std::span<const double> costs, int ranks) {
     const char* where = "item_deal";
     if (failure f = detail::check_costs(where, costs, ranks)) return f;
@@ -89,7 +93,8 @@ class item_deal {
 };
 
 /// By count: consecutive items, the first (items mod ranks) ranks get one more. Every item costs 1.
-inline result<item_deal> try_deal_items(index_t items, int ranks) {
+template <class = when_used>
+result<item_deal> try_deal_items(index_t items, int ranks) {
   const char* where = "deal_items";
   if (ranks < 1) return detail::invalid(where, "ranks must be at least 1, got " + std::to_string(ranks));
   if (items < 0) return detail::invalid(where, "items must not be negative, got " + std::to_string(items));
@@ -98,14 +103,16 @@ inline result<item_deal> try_deal_items(index_t items, int ranks) {
   for (index_t i = 0; i < items; ++i) owners.push_back(static_cast<int>(cut.piece_of(i)));
   return item_deal(owners, std::vector<double>(owners.size(), 1.), ranks);
 }
-inline item_deal deal_items(index_t items, int ranks) {
+template <class = when_used>
+item_deal deal_items(index_t items, int ranks) {
   return try_deal_items(items, ranks).value();
 }
 
 /// By cost: the costliest item first, each to the rank with the least load so far (then the fewest items, then the
 /// lowest rank); at most 4/3 of the best possible greatest load (Graham). Fails: a cost that is negative, infinite or
 /// no number.
-inline result<item_deal> try_deal_items(std::span<const double> costs, int ranks) {
+template <class = when_used>
+result<item_deal> try_deal_items(std::span<const double> costs, int ranks) {
   if (failure f = detail::check_costs("deal_items", costs, ranks)) return *f;
   std::vector<std::size_t> order(costs.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -130,7 +137,8 @@ inline result<item_deal> try_deal_items(std::span<const double> costs, int ranks
   }
   return item_deal(owners, costs, ranks);
 }
-inline item_deal deal_items(std::span<const double> costs, int ranks) {
+template <class = when_used>
+item_deal deal_items(std::span<const double> costs, int ranks) {
   return try_deal_items(costs, ranks).value();
 }
 

@@ -45,8 +45,8 @@ result<std::vector<index_t>> bounds_of(const char* where, const L& layout, std::
     }
   }
   if (bounds.back() != layout.token_count())
-    return invalid(where, "the documents have " + std::to_string(given.back()) + " tokens, the layout " +
-                              std::to_string(layout.token_count()) + "; let the bounds end with the last token");
+    return invalid(where, {"the documents have ", given.back(), " tokens, the layout ", layout.token_count(),
+                           "; let the bounds end with the last token"});
   return bounds;
 }
 
@@ -163,7 +163,7 @@ result<neighbour_exchange<Transport>> plan_neighbours_as(const char* where, cons
   if (options.placement == placement::in_place)
     return detail::invalid(where, "a row cannot be replaced by its neighbour in place; use placement::apart");
   if (offset < -unbounded || offset > unbounded)
-    return detail::invalid(where, "offset must lie within 2^62, got " + std::to_string(offset));
+    return detail::invalid(where, {"offset must lie within 2^62, got ", offset});
   if (layout.token_count() > unbounded / 2)
     return detail::invalid(where, "the sequence has more than 2^61 tokens; split it");
   auto found = detail::bounds_of(where, layout, bounds);
@@ -244,7 +244,9 @@ template <class Transport, std::integral T>
 status check_labels(const mesh<Transport>& team, std::span<const T> labels, index_t classes, T ignore) {
   for (const T& label : labels)
     if (label != ignore && (std::cmp_less(label, 0) || std::cmp_greater_equal(label, classes))) {
-      const status s{errc::invalid_argument, "labels: a label is neither a class nor the value to ignore"};
+      const status s{errc::invalid_argument,
+                     "labels: a label is neither a class nor the value to ignore",
+                     {.given = static_cast<index_t>(label)}};
       team.transport().abort(s);
       return s;
     }
@@ -257,8 +259,8 @@ status check_labels(const mesh<Transport>& team, std::span<const T> labels, inde
 template <sequence_layout L, class Integer>
 void positions_of(const L& layout, int rank, std::span<Integer> out, std::span<const index_t> bounds = {}) {
   if (static_cast<index_t>(out.size()) != layout.count_of(rank))
-    raise(detail::invalid("positions_of", "out has " + std::to_string(out.size()) + " elements, the rank " +
-                                              std::to_string(layout.count_of(rank)) + " rows"));
+    raise(detail::invalid("positions_of",
+                          {"out has ", out.size(), " elements, the rank ", layout.count_of(rank), " rows"}));
   const std::vector<index_t> documents = detail::bounds_of("positions_of", layout, bounds).value();
   detail::for_each_run_in_documents(layout, rank, documents, [&](interval document, run rows, index_t row) {
     for (index_t i = 0; i < rows.count; ++i)

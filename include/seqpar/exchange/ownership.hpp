@@ -16,15 +16,18 @@ namespace detail {
 /// The holdings of all ranks, searched as one: an index for each range of columns that occurs.
 class ownership {
  public:
-  template <class Holds>
-  ownership(int ranks, Holds&& holds) {
+  template <class = when_used>
+  ownership(int ranks, function_ref<holding(int)> holds) {
     for (int r = 0; r < ranks; ++r) holdings_.push_back(holds(r));
     std::vector<holding> by_columns;
     for (const holding& h : holdings_) {
       auto same = by_columns.begin();
       while (same != by_columns.end() && same->columns != h.columns) ++same;
-      if (same == by_columns.end()) same = by_columns.insert(same, {{}, h.columns});
-      same->pieces.insert(same->pieces.end(), h.pieces.begin(), h.pieces.end());
+      if (same == by_columns.end()) {
+        by_columns.push_back(h);
+        continue;
+      }
+      for (const row_piece& p : h.pieces) same->pieces.push_back(p);
     }
     for (const holding& h : by_columns) index_.push_back({h.columns, holding_index(h)});
   }
@@ -33,6 +36,7 @@ class ownership {
   const holding& of(int rank) const { return holdings_[static_cast<std::size_t>(rank)]; }
 
   /// How many entries of `want` are held, each counted as often as it is.
+  template <class = when_used>
   index_t entries_of(const holding& want) const {
     index_t n = 0;
     for (const auto& [columns, index] : index_)
@@ -42,9 +46,13 @@ class ownership {
   }
 
   /// Is no entry held twice?
-  bool disjoint() const { return crowded_rank() < 0; }
+  template <class = when_used>
+  bool disjoint() const {
+    return crowded_rank() < 0;
+  }
 
   /// The same, in words.
+  template <class = when_used>
   failure two_owners(const char* where) const {
     const int a = crowded_rank();
     if (a < 0) return {};
@@ -67,6 +75,7 @@ class ownership {
 
  private:
   /// The lowest rank that holds an entry which is held twice; −1: there is none.
+  template <class = when_used>
   int crowded_rank() const {
     for (int r = 0; r < ranks(); ++r)
       if (entries_of(of(r)) != of(r).entries()) return r;
@@ -78,7 +87,8 @@ class ownership {
 };
 
 /// What is wrong with the holding of `rank` by itself; a row of memory has `columns` columns.
-inline failure check_holding(const char* where, const holding& h, int rank, index_t columns) {
+template <class = when_used>
+failure check_holding(const char* where, const holding& h, int rank, index_t columns) {
   const auto fail = [&](const char* what) { return invalid(where, "rank " + std::to_string(rank) + what); };
   if (h.columns.lo < 0 || h.columns.hi < h.columns.lo || h.columns.hi > columns)
     return fail(" has or wants columns that a row does not have; stay inside options.columns");
@@ -97,7 +107,8 @@ inline failure check_holding(const char* where, const holding& h, int rank, inde
 }
 
 /// In one buffer, a place that holds an owned row may be wanted for that row only: another would overwrite it.
-inline failure check_in_place(const char* where, const holding& owned, const holding& wanted, int rank) {
+template <class = when_used>
+failure check_in_place(const char* where, const holding& owned, const holding& wanted, int rank) {
   const auto by_place = [](const holding& h) {
     holding places;
     for (const row_piece& p : h.pieces)
@@ -117,7 +128,8 @@ inline failure check_in_place(const char* where, const holding& owned, const hol
 }
 
 /// Two owners of one row, or a wanted row without one; the same answer on every rank.
-inline failure check_ownership(const char* where, const ownership& holds, const ownership& wants) {
+template <class = when_used>
+failure check_ownership(const char* where, const ownership& holds, const ownership& wants) {
   if (failure f = holds.two_owners(where)) return f;
   for (int r = 0; r < wants.ranks(); ++r) {
     const holding& w = wants.of(r);

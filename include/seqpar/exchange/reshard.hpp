@@ -19,8 +19,8 @@ result<exchange<Transport>> try_plan_reshard(const mesh<Transport>& team, const 
   if (failure f = detail::check_layout(where, "the first layout", from, team.size())) return *f;
   if (failure f = detail::check_layout(where, "the second layout", to, team.size())) return *f;
   if (from.token_count() != to.token_count())
-    return detail::invalid(where, "the layouts have " + std::to_string(from.token_count()) + " and " +
-                                      std::to_string(to.token_count()) + " tokens; give both the same sequence");
+    return detail::invalid(where, {"the layouts have ", from.token_count(), " and ", to.token_count(),
+                                   " tokens; give both the same sequence"});
   detail::statement said(where);
   said.add_hash("the first layout", detail::statement::hash_of_layout(from));
   said.add_hash("the second layout", detail::statement::hash_of_layout(to));

@@ -39,10 +39,10 @@ struct causal_windows {
     const index_t h = keep.lo - halo;
     return {{ratio * (h - 1), end}, 1 + keep.lo - h};
   }
-  constexpr const char* problem() const {
-    if (latents < 0) return "causal_windows: latents is negative; give 0 or more";
-    if (ratio < 1) return "causal_windows: ratio is below 1; give 1 or more";
-    if (halo < 0) return "causal_windows: halo is negative; give 0 or more";
+  constexpr flaw problem() const {
+    if (latents < 0) return {"causal_windows: latents is negative; give 0 or more", latents};
+    if (ratio < 1) return {"causal_windows: ratio is below 1; give 1 or more", ratio};
+    if (halo < 0) return {"causal_windows: halo is negative; give 0 or more", halo};
     if (latents > unbounded / ratio) return "causal_windows: more than 2^62 frames; give fewer";
     return nullptr;
   }
@@ -59,8 +59,7 @@ result<exchange<Transport>> try_plan_root_windows(const mesh<Transport>& team, i
   const char* where = "plan_root_windows";
   if (failure f = detail::check_exchange(where, options)) return *f;
   if (failure f = detail::check_root(where, root, team.size())) return *f;
-  if (frames < 0 || frames > unbounded)
-    return detail::invalid(where, "frames must be 0 … 2^62, got " + std::to_string(frames));
+  if (frames < 0 || frames > unbounded) return detail::invalid(where, {"frames must be 0 … 2^62, got ", frames});
   if (options.convention != gradient::sum)
     return detail::invalid(where, "ranks use a window each in their own way; give gradient::sum");
   std::vector<interval> windows;
@@ -68,9 +67,8 @@ result<exchange<Transport>> try_plan_root_windows(const mesh<Transport>& team, i
   for (int r = 0; r < team.size(); ++r) {
     const interval w = window_of(r);
     if (!w.empty() && (w.lo < 0 || w.hi > frames))
-      return detail::invalid(where, "the window [" + std::to_string(w.lo) + ", " + std::to_string(w.hi) + ") of rank " +
-                                        std::to_string(r) + " reaches beyond the " + std::to_string(frames) +
-                                        " frames; clamp it");
+      return detail::invalid(where, {"the window [", w.lo, ", ", w.hi, ") of rank ", r, " reaches beyond the ", frames,
+                                     " frames; clamp it"});
     windows.push_back(w.empty() ? interval{} : w);
     h = detail::statement::mix(detail::statement::mix(h, windows.back().lo), windows.back().hi);
   }
@@ -103,10 +101,10 @@ result<exchange<Transport>> try_plan_root_windows(const mesh<Transport>& team, c
                                                   const exchange_options& options) {
   const char* where = "plan_root_windows";
   if (failure f = detail::check_layout(where, "the layout of latents", latents, team.size())) return *f;
-  if (const char* what = windows.problem()) return detail::invalid(where, what);
+  if (const flaw what = windows.problem()) return detail::invalid(where, what);
   if (latents.token_count() != windows.latents)
-    return detail::invalid(where, "the layout deals " + std::to_string(latents.token_count()) + " latents, of " +
-                                      std::to_string(windows.latents) + "; give both the same");
+    return detail::invalid(
+        where, {"the layout deals ", latents.token_count(), " latents, of ", windows.latents, "; give both the same"});
   std::vector<interval> keep(static_cast<std::size_t>(team.size()));
   for (int r = 0; r < team.size(); ++r) {
     interval& k = keep[static_cast<std::size_t>(r)];
@@ -117,8 +115,8 @@ result<exchange<Transport>> try_plan_root_windows(const mesh<Transport>& team, c
       k = {k.empty() ? x.first : k.lo, x.first + x.count};
     });
     if (!one)
-      return detail::invalid(where, "the latents of rank " + std::to_string(r) +
-                                        " are not one run of neighbours; give a contiguous layout");
+      return detail::invalid(where,
+                             {"the latents of rank ", r, " are not one run of neighbours; give a contiguous layout"});
   }
   return try_plan_root_windows(
       team, windows.frames(), [&](int r) { return windows.of(keep[static_cast<std::size_t>(r)]).frames; }, root,

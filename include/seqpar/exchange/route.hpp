@@ -6,6 +6,8 @@
 #include <bit>
 #include <vector>
 
+#include <seqpar/detail/function_ref.hpp>
+#include <seqpar/detail/sort_by.hpp>
 #include <seqpar/exchange/holding.hpp>
 
 namespace seqpar {
@@ -42,6 +44,7 @@ struct leg {
 namespace detail {
 
 /// Builds a list of stretches, merging rows that go on in a line and folding equal lines that repeat evenly.
+template <class = when_used>
 class stretch_list {
  public:
   void append(index_t owner, index_t owner_step, index_t wanter, index_t wanter_step, index_t count) {
@@ -64,8 +67,7 @@ class stretch_list {
   }
   std::vector<stretch> finish() {
     fold();
-    list_.shrink_to_fit();
-    return std::move(list_);
+    return std::vector<stretch>(list_);  // a copy has no spare room
   }
 
  private:
@@ -94,15 +96,12 @@ class stretch_list {
 /// group. One that meets [lo, hi] begins at most that power before lo, so few others are looked at.
 class holding_index {
  public:
+  template <class = when_used>
   explicit holding_index(const holding& h) : columns_(h.columns) {
     pieces_.reserve(h.pieces.size());
     for (const row_piece& p : h.pieces)
       if (p.rows.count > 0) pieces_.push_back({span_of(p.rows), p});
-    const auto before = [](const entry& a, const entry& b) {
-      const int x = width_of(a.rows), y = width_of(b.rows);
-      return x != y ? x < y : a.rows.lo < b.rows.lo;
-    };
-    if (!std::is_sorted(pieces_.begin(), pieces_.end(), before)) std::sort(pieces_.begin(), pieces_.end(), before);
+    sort_by(pieces_, [](const entry& e) { return std::pair(width_of(e.rows), e.rows.lo); });
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       const int width = width_of(pieces_[i].rows);
       if (groups_.empty() || groups_.back().width != width) groups_.push_back({width, i, i});
@@ -112,8 +111,8 @@ class holding_index {
 
   /// Calls f(owner place, step, wanter place, step, count) for all rows of `want` that are held, in the order of
   /// `want`; only pieces that interleave inside one of its runs come one after the other.
-  template <class F>
-  void for_each_common(const holding& want, F&& f) const {
+  template <class = when_used>
+  void for_each_common(const holding& want, function_ref<void(index_t, index_t, index_t, index_t, index_t)> f) const {
     std::vector<std::pair<common_run, const row_piece*>> found;
     std::vector<std::size_t> first(groups_.size());  // of each group, as long as `want` goes on
     for (const row_piece& w : want.pieces) {
@@ -126,9 +125,7 @@ class holding_index {
           if (const common_run o = intersect(w.rows, pieces_[i].piece.rows); o.count > 0)
             found.push_back({o, &pieces_[i].piece});
       }
-      if (found.size() > 1)
-        std::sort(found.begin(), found.end(),
-                  [](const auto& a, const auto& b) { return a.first.a_first < b.first.a_first; });
+      if (found.size() > 1) sort_by(found, [](const auto& x) { return x.first.a_first; });
       for (const auto& [o, owned] : found)
         f(owned->place + o.b_first * owned->place_step, o.b_step * owned->place_step,
           w.place + o.a_first * w.place_step, o.a_step * w.place_step, o.count);
@@ -136,6 +133,7 @@ class holding_index {
   }
 
   /// How many rows of `want` are held.
+  template <class = when_used>
   index_t common_rows(const holding& want) const {
     index_t n = 0;
     for_each_common(want, [&](index_t, index_t, index_t, index_t, index_t count) { n += count; });
@@ -143,6 +141,7 @@ class holding_index {
   }
 
   /// The last row in `rows` that is held, or −1.
+  template <class = when_used>
   index_t last_in(interval rows) const {
     index_t last = -1;
     for (const group& g : groups_)
@@ -156,6 +155,7 @@ class holding_index {
     return last;
   }
 
+  template <class = when_used>
   leg leg_to(const holding& want, int peer) const {
     const interval columns = intersection(columns_, want.columns);
     leg l{peer, columns, columns.lo - columns_.lo, columns.lo - want.columns.lo, {}};
@@ -213,6 +213,7 @@ class route {
   const std::vector<leg>& incoming() const { return incoming_; }  ///< the peer owns, I want; ascending peers
   const leg& own() const { return own_; }                         ///< I own and want
   /// The same rows for memory that has one column, whatever this route's are.
+  template <class = when_used>
   route of_one_column() const {
     route r = *this;
     for (auto* legs : {&r.outgoing_, &r.incoming_})
@@ -231,8 +232,9 @@ class route {
   }
 
   /// The legs of rank `me` among all `ranks`. holds(r) and wants(r) give the holding of rank r.
-  template <class Holds, class Wants>
-  static route between(int me, int ranks, Holds&& holds, Wants&& wants) {
+  template <class = when_used>
+  static route between(int me, int ranks, detail::function_ref<holding(int)> holds,
+                       detail::function_ref<holding(int)> wants) {
     route r;
     const holding want = wants(me);
     const detail::holding_index mine(holds(me));
@@ -248,6 +250,7 @@ class route {
   }
 
   /// A single step: I want rows of `from`, and `to` wants rows of mine. Neither may be me.
+  template <class = when_used>
   static route step(int from, const holding& from_holds, const holding& i_want, int to, const holding& i_hold,
                     const holding& to_wants) {
     route r;
@@ -257,6 +260,7 @@ class route {
   }
 
  private:
+  template <class = when_used>
   static void add(std::vector<leg>& legs, leg l) {
     if (!l.stretches.empty()) legs.push_back(std::move(l));
   }

@@ -90,7 +90,9 @@ class all_reduce {
     if (status s = check_memory(given, memory()); !s.ok()) return s;
     for (std::size_t n : {from.size(), to.size()})
       if (static_cast<index_t>(n) != elements_)
-        return {errc::invalid_argument, "all_reduce: in or out has other elements than were planned"};
+        return {errc::invalid_argument,
+                "all_reduce: in or out has other elements than were planned",
+                {elements_, static_cast<index_t>(n), " elements"}};
     const block scratch = dense_block(given.scratch.pointer, memory().scratch);
     const block in = dense_block(from.data(), elements_ * static_cast<index_t>(sizeof(T))),
                 out = dense_block(to.data(), elements_ * static_cast<index_t>(sizeof(T)));
@@ -131,7 +133,7 @@ template <addable T, transport Transport>
 result<all_reduce<T, Transport>> try_plan_all_reduce(const mesh<Transport>& team, index_t elements,
                                                      const sum_options& options = {}) {
   const char* where = "plan_all_reduce";
-  if (elements < 0) return detail::invalid(where, "elements must be 0 or more, got " + std::to_string(elements));
+  if (elements < 0) return detail::invalid(where, {"elements must be 0 or more, got ", elements});
   if (detail::exceeds_64_bits({elements, team.size(), sizeof(T), 8}))
     return detail::invalid(where, "the contributions of all ranks have more than 2^62 bytes; give smaller sizes");
   const contiguous parts{.tokens = elements * team.size(), .ranks = team.size()};

@@ -42,7 +42,7 @@ class assembly {
   }
   assembly& item(index_t i) {
     if (i < 0 || i >= item_count())
-      note("item " + std::to_string(i) + " is not one of the " + std::to_string(item_count()) + " items");
+      note({"item ", i, " is not one of the ", item_count(), " items"});
     else
       append(rows_of(i), i, 0);
     return *this;
@@ -50,8 +50,7 @@ class assembly {
   /// The frames of a video, say: items first, first + 1, …
   assembly& items(index_t first, index_t count) {
     if (count < 0 || first < 0 || count > item_count() - first)
-      note("items " + std::to_string(first) + " and on, " + std::to_string(count) +
-           " of them, which are not all among the " + std::to_string(item_count()) + " items");
+      note({"items ", first, " and on, ", count, " of them, which are not all among the ", item_count(), " items"});
     else
       for (index_t i = first; i < first + count; ++i) item(i);
     return *this;
@@ -77,13 +76,13 @@ class assembly {
 
  private:
   void append(index_t rows, index_t item, index_t first_row) {
-    if (rows < 0 || rows > unbounded - tokens_) return note("a part of " + std::to_string(rows) + " rows");
+    if (rows < 0 || rows > unbounded - tokens_) return note({"a part of ", rows, " rows"});
     if (rows > 0) parts_.push_back({tokens_, rows, item, first_row});
     tokens_ += rows;
     if (item < 0) text_rows_ += rows;
   }
-  void note(std::string what) {
-    if (wrong_.empty()) wrong_ = std::move(what);
+  void note(detail::words what) {
+    if (wrong_.empty()) wrong_ = detail::sentence(what);
   }
 
   std::vector<index_t> rows_;
@@ -208,22 +207,20 @@ result<two_stage_exchange<Transport>> try_plan_two_stage(const mesh<Transport>& 
   if (failure f = detail::check_layout(where, "the deal of items", encoders, team.size())) return *f;
   if (failure f = detail::check_layout(where, "the layout", layout, team.size())) return *f;
   if (!sequence.problem().empty())
-    return detail::invalid(where, "the assembly has " + sequence.problem() + "; correct that part");
+    return detail::invalid(where, {"the assembly has ", sequence.problem(), "; correct that part"});
   if (encoders.token_count() != sequence.item_count())
-    return detail::invalid(where, "the assembly has " + std::to_string(sequence.item_count()) + " items, the deal " +
-                                      std::to_string(encoders.token_count()) + "; let both speak of the same items");
+    return detail::invalid(where, {"the assembly has ", sequence.item_count(), " items, the deal ",
+                                   encoders.token_count(), "; let both speak of the same items"});
   if (layout.token_count() != sequence.token_count())
-    return detail::invalid(where, "the parts add up to " + std::to_string(sequence.token_count()) +
-                                      " tokens, the layout has " + std::to_string(layout.token_count()) +
-                                      "; let the layout deal the assembled sequence");
+    return detail::invalid(where, {"the parts add up to ", sequence.token_count(), " tokens, the layout has ",
+                                   layout.token_count(), "; let the layout deal the assembled sequence"});
   if (options.convention != gradient::sum || options.placement != placement::apart)
     return detail::invalid(where,
                            "every token is used by one rank and lies apart; use gradient::sum, placement::apart");
   std::vector<index_t> first_row(1, 0);  // of each item, all visual rows numbered item after item
   for (index_t i = 0; i < sequence.item_count(); ++i) {
     if (sequence.rows_of(i) < 0 || sequence.rows_of(i) > unbounded - first_row.back())
-      return detail::invalid(
-          where, "item " + std::to_string(i) + " has " + std::to_string(sequence.rows_of(i)) + " rows; give 0 or more");
+      return detail::invalid(where, {"item ", i, " has ", sequence.rows_of(i), " rows; give 0 or more"});
     first_row.push_back(first_row.back() + sequence.rows_of(i));
   }
   const auto first_of = [&](index_t item) { return first_row[static_cast<std::size_t>(item)]; };

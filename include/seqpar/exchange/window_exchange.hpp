@@ -157,7 +157,9 @@ class window_exchange : public exchange<Transport> {
           "pointer");
     const box_view planned = view(nullptr, p, 0);
     if (v.shape != planned.shape || v.element_bytes != planned.element_bytes)
-      return wrong("exchange: a box has another shape than planned; use the views that the plan gives");
+      return {
+          errc::invalid_argument, "exchange: a box has another shape than planned; use the views that the plan gives",
+          detail::first_difference(planned.shape, v.shape, {" items", " frames", " rows", " columns", " channels"})};
     for (std::size_t a = 0; a < 5; ++a)
       if (v.shape[a] > 1 && v.stride[a] == 0)
         return wrong("exchange: a box has stride 0 along an axis with several positions; give each its own bytes");

@@ -44,7 +44,7 @@ template <class Transport, class BoxesOf>
 result<window_exchange<Transport>> plan_boxes(const char* where, const mesh<Transport>& team, const frame_shape& shape,
                                               BoxesOf&& boxes_of, const borders& over, const exchange_options& options,
                                               const box_format& format, bool halo) {
-  if (format.pitch < 0) return invalid(where, "pitch must not be negative, got " + std::to_string(format.pitch));
+  if (format.pitch < 0) return invalid(where, {"pitch must not be negative, got ", format.pitch});
   if (options.convention != gradient::sum)
     return invalid(where, "ranks use a window each in their own way; give gradient::sum");
   const bool in_place = options.placement == placement::in_place;
@@ -61,9 +61,7 @@ result<window_exchange<Transport>> plan_boxes(const char* where, const mesh<Tran
   index_t edge_runs = 0;
   for (int r = 0; r < team.size(); ++r) {
     rank_boxes b = boxes_of(r);
-    const auto wrong = [&](const char* what) {
-      return invalid(where, "the window of rank " + std::to_string(r) + what);
-    };
+    const auto wrong = [&](const char* what) { return invalid(where, {"the window of rank ", r, what}); };
     for (box& p : b.padded) p = held(p, shape, over);
     long double reach = 0;
     for (const auto* list : {&b.own, &b.padded})
@@ -126,14 +124,14 @@ inline constexpr index_t most_lone_units = index_t{1} << 20;
 /// Boxes of `unit` tokens a frame: one for as many units as follow one another, in the sequence as on the rank.
 template <class L>
 failure boxes_of_runs(const char* where, const L& layout, int ranks, index_t unit, std::vector<std::vector<box>>& all) {
-  if (unit < 1) return invalid(where, "unit must be at least 1, got " + std::to_string(unit));
+  if (unit < 1) return invalid(where, {"unit must be at least 1, got ", unit});
   if (layout.token_count() % unit != 0)
-    return invalid(where, std::to_string(layout.token_count()) + " tokens are no whole number of units of " +
-                              std::to_string(unit) + "; give whole units");
+    return invalid(where,
+                   {layout.token_count(), " tokens are no whole number of units of ", unit, "; give whole units"});
   for (int r = 0; r < ranks; ++r) {
     const auto fail = [&](const char* what) {
-      return invalid(where, "rank " + std::to_string(r) + what + "; give a layout in order, with a granule that is a " +
-                                "multiple of the unit " + std::to_string(unit));
+      return invalid(
+          where, {"rank ", r, what, "; give a layout in order, with a granule that is a multiple of the unit ", unit});
     };
     std::vector<interval> pieces;  // of tokens
     bool scattered = false;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <seqpar/detail/sort_by.hpp>
 #include <seqpar/kernel/concept.hpp>
 
 namespace seqpar {
@@ -53,6 +54,7 @@ struct row_interval {
 
 /// Where positions lie among the rows of a segment. Rows whose positions ascend are one stretch, whatever runs they are
 /// made of: an interval of positions is an interval of its rows.
+template <class = when_used>
 class row_finder {
  public:
   explicit row_finder(std::span<const run> keys) {
@@ -136,6 +138,7 @@ class band_strand {
 };
 
 /// Grows rectangles downwards, row by row.
+template <class = when_used>
 class rectangle_builder {
  public:
   explicit rectangle_builder(index_t most) : most_(most) {}
@@ -164,8 +167,7 @@ class rectangle_builder {
   std::vector<rectangle> finish() {
     for (std::size_t s = 0; s < open_.size(); ++s) close(s);
     open_.clear();
-    std::sort(done_.begin(), done_.end(),
-              [](const rectangle& a, const rectangle& b) { return a.q != b.q ? a.q < b.q : a.k < b.k; });
+    sort_by(done_, [](const rectangle& r) { return std::pair(r.q, r.k); });
     return std::move(done_);
   }
 
@@ -199,8 +201,8 @@ class rectangle_builder {
 /// block is one causal rectangle. Greedy from the first row down; a row is in as few rectangles as its keys have
 /// pieces. Host only. nullopt: no key intervals in the table, or more than `most` rectangles, and a kernel that reads
 /// tables does better.
-inline std::optional<std::vector<rectangle>> rectangles(const query_table& queries, std::span<const run> keys,
-                                                        index_t most) {
+template <class = when_used>
+std::optional<std::vector<rectangle>> rectangles(const query_table& queries, std::span<const run> keys, index_t most) {
   const std::size_t rows = queries.lo0.size();
   if (rows != queries.position.size()) return std::nullopt;
   const detail::row_finder finder(keys);
@@ -211,7 +213,7 @@ inline std::optional<std::vector<rectangle>> rectangles(const query_table& queri
     seen.clear();
     finder.add_rows({queries.lo0[i], queries.hi0[i]}, found);
     finder.add_rows({queries.lo1[i], queries.hi1[i]}, found);
-    std::sort(found.begin(), found.end(), [](auto a, auto b) { return a.lo < b.lo; });
+    detail::sort_by(found, [](const detail::row_interval& r) { return r.lo; });
     for (const detail::row_interval& r : found) {
       if (!seen.empty() && seen.back().hi == r.lo)
         seen.back().hi = r.hi;

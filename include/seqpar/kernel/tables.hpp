@@ -25,7 +25,8 @@ inline std::int32_t narrow(index_t position) {
 }
 
 /// Runs that go on where the one before ended become one; empty ones go. A single row takes its neighbour's step.
-inline std::vector<run> merged(std::span<const run> runs) {
+template <class = when_used>
+std::vector<run> merged(std::span<const run> runs) {
   std::vector<run> out;
   for (const run& r : runs) {
     if (r.count == 0) continue;
@@ -99,7 +100,8 @@ struct key_rows {
 };
 
 /// Consecutive query rows in tiles, cut at the ends of long runs.
-inline std::vector<query_tile> cut_queries(std::span<const run> runs, index_t tile_rows) {
+template <class = when_used>
+std::vector<query_tile> cut_queries(std::span<const run> runs, index_t tile_rows) {
   std::vector<query_tile> tiles;
   detail::cut(detail::merged(runs), tile_rows, [&](index_t row, index_t rows, run) {
     tiles.push_back({detail::narrow(row), static_cast<std::int32_t>(rows)});
@@ -109,7 +111,8 @@ inline std::vector<query_tile> cut_queries(std::span<const run> runs, index_t ti
 
 /// Consecutive key rows in tiles: affine along long runs (so that no tile spans two of them), irregular where short
 /// runs are packed. Ranges are left empty; see classify and every_tile.
-inline key_rows cut_keys(std::span<const run> runs, index_t tile_rows) {
+template <class = when_used>
+key_rows cut_keys(std::span<const run> runs, index_t tile_rows) {
   key_rows keys;
   const std::vector<run> pieces = detail::merged(runs);
   bool irregular = false;
@@ -131,7 +134,8 @@ inline key_rows cut_keys(std::span<const run> runs, index_t tile_rows) {
 }
 
 /// Positions only: what a functor mask needs.
-inline query_rows lower_positions(std::span<const run> runs, index_t tile_rows) {
+template <class = when_used>
+query_rows lower_positions(std::span<const run> runs, index_t tile_rows) {
   query_rows rows;
   rows.tiles = cut_queries(runs, tile_rows);
   for (const run& r : runs)
@@ -163,6 +167,7 @@ namespace detail {
 /// Two intervals' hull (what some row sees) and core (what every row sees) over the rows of a query tile.
 struct tile_summary {
   interval hull[2], core[2];
+  template <class = when_used>
   static tile_summary of(const query_table& q, const query_tile& tile) {
     tile_summary s;
     for (int which = 0; which < 2; ++which) {
@@ -183,6 +188,7 @@ struct tile_summary {
 /// The positions of a key tile: their hull, and how many lie in an interval.
 class tile_positions {
  public:
+  template <class = when_used>
   tile_positions(const key_tile& tile, std::span<const std::int32_t> sorted) : tile_(tile), sorted_(sorted) {
     const index_t last = tile.position + index_t{tile.rows - 1} * tile.step;
     if (tile.step != key_tile::irregular)
@@ -191,6 +197,7 @@ class tile_positions {
       hull_ = {sorted.front(), index_t{sorted.back()} + 1};
   }
   interval hull() const { return hull_; }
+  template <class = when_used>
   index_t inside(interval keys) const {
     const interval both = intersection(keys, hull_);
     if (both.empty()) return 0;
@@ -208,7 +215,8 @@ class tile_positions {
   interval hull_;
 };
 
-inline cover cover_of(const query_table& q, const query_tile& tile, const tile_positions& keys, index_t key_count) {
+template <class = when_used>
+cover cover_of(const query_table& q, const query_tile& tile, const tile_positions& keys, index_t key_count) {
   bool any = false, all = true;
   for (std::int32_t i = 0; i < tile.rows && (all || !any); ++i) {
     const std::size_t row = static_cast<std::size_t>(tile.row + i);
@@ -219,7 +227,8 @@ inline cover cover_of(const query_table& q, const query_tile& tile, const tile_p
   return all ? cover::all : any ? cover::some : cover::none;
 }
 
-inline void append(key_rows& keys, std::size_t begin, std::int32_t tile, cover kind) {
+template <class = when_used>
+void append(key_rows& keys, std::size_t begin, std::int32_t tile, cover kind) {
   if (keys.ranges.size() > begin) {
     tile_range& last = keys.ranges.back();
     if (last.kind == kind && last.first + last.count == tile) {
@@ -234,10 +243,13 @@ inline void append(key_rows& keys, std::size_t begin, std::int32_t tile, cover k
 
 /// Fills keys.first_range and keys.ranges: for each pair of tiles exactly none (absent), some, or all. Hulls decide
 /// most pairs; the rest count, row by row, how many of the tile's positions lie inside the row's intervals.
-inline void classify(const query_table& queries, key_rows& keys) {
+template <class = when_used>
+void classify(const query_table& queries, key_rows& keys) {
   std::vector<std::int32_t> sorted(keys.positions);
   for (const key_tile& t : keys.tiles)
-    if (t.step == key_tile::irregular) std::sort(sorted.begin() + t.row, sorted.begin() + t.row + t.rows);
+    if (t.step == key_tile::irregular)
+      detail::sort_by(std::span(sorted).subspan(static_cast<std::size_t>(t.row), static_cast<std::size_t>(t.rows)),
+                      [](std::int32_t position) { return position; });
   std::vector<detail::tile_positions> positions;
   positions.reserve(keys.tiles.size());
   for (const key_tile& t : keys.tiles)
@@ -262,7 +274,8 @@ inline void classify(const query_table& queries, key_rows& keys) {
 }
 
 /// Fills keys.first_range and keys.ranges for a mask that is only known by asking: every pair of tiles is `some`.
-inline void every_tile(const query_table& queries, key_rows& keys) {
+template <class = when_used>
+void every_tile(const query_table& queries, key_rows& keys) {
   keys.first_range.assign(1, 0);
   keys.ranges.clear();
   for (std::size_t q = 0; q < queries.tiles.size(); ++q) {
@@ -272,7 +285,8 @@ inline void every_tile(const query_table& queries, key_rows& keys) {
 }
 
 /// The key side of one segment, whole.
-inline key_rows lower_keys(std::span<const run> runs, const query_rows& queries, index_t tile_rows) {
+template <class = when_used>
+key_rows lower_keys(std::span<const run> runs, const query_rows& queries, index_t tile_rows) {
   key_rows keys = cut_keys(runs, tile_rows);
   if (queries.lo0.size() == queries.position.size())
     classify(queries.table(), keys);

@@ -13,7 +13,8 @@ inline namespace v0_1 {
 
 /// Fills keys.first_query_range and keys.query_ranges from first_range and ranges. The work is that of the changes from
 /// one query tile to the next, not that of all pairs.
-inline void transpose(key_rows& keys) {
+template <class = when_used>
+void transpose(key_rows& keys) {
   const auto tiles = static_cast<std::int32_t>(keys.tiles.size());
   const auto visits = [&](std::size_t t) {
     return t + 1 < keys.first_range.size()
@@ -49,7 +50,7 @@ inline void transpose(key_rows& keys) {
   keys.first_query_range.assign(1, 0);
   keys.query_ranges.clear();
   for (const auto& list : by_key) {
-    keys.query_ranges.insert(keys.query_ranges.end(), list.begin(), list.end());
+    for (const tile_range& r : list) keys.query_ranges.push_back(r);
     keys.first_query_range.push_back(static_cast<std::int32_t>(keys.query_ranges.size()));
   }
 }

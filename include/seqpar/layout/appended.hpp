@@ -70,9 +70,9 @@ struct appended {
     if (n < prefill.token_count()) return {prefill.resized(n), 0, granule};
     return {prefill, n - prefill.token_count(), granule};
   }
-  constexpr const char* problem() const {
-    if (const char* wrong = problem_of(prefill)) return wrong;
-    if (const char* wrong = detail::problem_of_sizes(added, prefill.rank_count(), granule)) return wrong;
+  constexpr flaw problem() const {
+    if (const flaw wrong = problem_of(prefill)) return wrong;
+    if (const flaw wrong = detail::problem_of_sizes(added, prefill.rank_count(), granule)) return wrong;
     return added > unbounded - prefill.token_count() ? "layout: more than 2^62 tokens; give fewer" : nullptr;
   }
   friend bool operator==(const appended&, const appended&) = default;  // constexpr where the prefill's is

@@ -22,7 +22,7 @@ inline namespace v0_1 {
 /// Optional:
 ///   for_each_run(rank, f)    f(run) for affine pieces that spell global_of(rank, 0), global_of(rank, 1), … in order
 ///   resized(tokens)          the same rule for another number of tokens; per_document and the inner of nested need it
-///   problem()                nullptr, or what is wrong with the value (a negative size, say)
+///   problem()                nullptr, or what is wrong with the value (a negative size, say): a literal or a flaw
 ///   document_at(global)      the positions [lo, hi) of the document (the copy of a pair) that holds `global`: labels
 ///                            and rotary positions end and begin there
 ///   is_noisy(global)         the tokens are a clean and a noisy copy, one after the other; is this one of the second?
@@ -105,7 +105,7 @@ constexpr void for_each_run(const L& layout, int rank, F&& f) {
 
 /// What is wrong with a layout or mask, or nullptr.
 template <class P>
-constexpr const char* problem_of(const P& policy) {
+constexpr flaw problem_of(const P& policy) {
   if constexpr (requires {
                   { policy.problem() } -> std::convertible_to<const char*>;
                 })

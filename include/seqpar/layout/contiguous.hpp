@@ -30,7 +30,7 @@ struct contiguous {
   }
 
   SEQPAR_HD constexpr contiguous resized(index_t n) const { return {n, ranks, granule, rule}; }
-  constexpr const char* problem() const { return detail::problem_of_sizes(tokens, ranks, granule); }
+  constexpr flaw problem() const { return detail::problem_of_sizes(tokens, ranks, granule); }
   friend constexpr bool operator==(const contiguous&, const contiguous&) = default;
 
  private:

@@ -89,9 +89,11 @@ struct grid {
     return {w_cut().begin_of(b), w_cut().begin_of(b + 1)};
   }
 
-  constexpr const char* problem() const {
-    if (frames < 0 || height < 0 || width < 0) return "grid: frames, height or width is negative; give 0 or more";
-    if (split_h < 1 || split_w < 1) return "grid: split_h or split_w is below 1; give 1 or more";
+  constexpr flaw problem() const {
+    for (index_t n : {frames, height, width})
+      if (n < 0) return {"grid: frames, height or width is negative; give 0 or more", n};
+    for (index_t n : {split_h, split_w})
+      if (n < 1) return {"grid: split_h or split_w is below 1; give 1 or more", n};
     if (height > 0 && width > unbounded / height) return "grid: more than 2^62 tokens; give fewer";
     if (height * width > 0 && frames > unbounded / (height * width)) return "grid: more than 2^62 tokens; give fewer";
     if (split_w > unbounded / split_h) return "grid: more ranks than an int holds; give fewer";

@@ -48,7 +48,7 @@ constexpr const char* broken_law_of_position(const L& layout, index_t global) {
 /// Sizes: the value's own problem, the counts, and what resized gives.
 template <sequence_layout L>
 constexpr const char* broken_law_of_sizes(const L& layout) {
-  if (const char* wrong = problem_of(layout)) return wrong;
+  if (const flaw wrong = problem_of(layout)) return wrong;
   index_t sum = 0;
   for (int rank = 0; rank < layout.rank_count(); ++rank) {
     if (layout.count_of(rank) < 0) return layout_law::counts;

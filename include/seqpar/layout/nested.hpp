@@ -46,11 +46,9 @@ struct nested {
   template <class F>
   constexpr void for_each_run(int rank, F&& f) const {
     const int ring = ring_of(rank);
-    index_t outer_runs = 0;
-    seqpar::for_each_run(outer, ring, [&](run) { ++outer_runs; });
+    const detail::runs_by_row group(outer, ring);
     detail::run_joiner join(f);
-    seqpar::for_each_run(inner_of(ring), all_to_all_of(rank),
-                         [&](run rows) { detail::for_each_run_through(outer, ring, rows, outer_runs, join); });
+    seqpar::for_each_run(inner_of(ring), all_to_all_of(rank), [&](run rows) { group.for_each_piece(rows, join); });
     join.finish();
   }
 
@@ -61,9 +59,9 @@ struct nested {
   constexpr nested resized(index_t n) const requires resizable_layout<Outer> {
     return {outer.resized(n), inner, inside};
   }
-  constexpr const char* problem() const {
-    if (const char* wrong = problem_of(outer)) return wrong;
-    if (const char* wrong = problem_of(inner.resized(0))) return wrong;
+  constexpr flaw problem() const {
+    if (const flaw wrong = problem_of(outer)) return wrong;
+    if (const flaw wrong = problem_of(inner.resized(0))) return wrong;
     return detail::problem_of_sizes(token_count(), index_t{outer.rank_count()} * inner.rank_count());
   }
   friend constexpr bool operator==(const nested& a, const nested& b) {

@@ -46,8 +46,8 @@ struct paired {
     const interval inside = seqpar::document_at(inner, global - before);
     return {before + inside.lo, before + inside.hi};
   }
-  constexpr const char* problem() const {
-    if (const char* wrong = problem_of(inner)) return wrong;
+  constexpr flaw problem() const {
+    if (const flaw wrong = problem_of(inner)) return wrong;
     return inner.token_count() > unbounded / 2 ? "paired: more than 2^61 tokens a copy; give fewer" : nullptr;
   }
   friend constexpr bool operator==(const paired&, const paired&) = default;

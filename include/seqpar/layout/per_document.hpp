@@ -61,10 +61,10 @@ struct per_document {
     return {begin_of(document), begin_of(document + 1)};
   }
 
-  constexpr const char* problem() const {
+  constexpr flaw problem() const {
     if (bounds.empty() || bounds.front() != 0) return "per_document: bounds must begin with 0";
     if (!std::is_sorted(bounds.begin(), bounds.end())) return "per_document: bounds must ascend";
-    if (const char* wrong = problem_of(deal.resized(0))) return wrong;
+    if (const flaw wrong = problem_of(deal.resized(0))) return wrong;
     return detail::problem_of_sizes(token_count(), rank_count());
   }
   friend constexpr bool operator==(const per_document& a, const per_document& b) {

@@ -54,12 +54,12 @@ struct pieces {
 
 namespace detail {
 /// What is wrong with the sizes that every layout has, or nullptr.
-constexpr const char* problem_of_sizes(index_t tokens, index_t ranks, index_t granule = 1) {
-  if (tokens < 0) return "tokens is negative; give 0 or more";
-  if (tokens > unbounded) return "more than 2^62 tokens; give fewer";
-  if (ranks < 1) return "ranks is below 1; give at least one rank";
-  if (ranks > (std::numeric_limits<int>::max)()) return "more ranks than an int holds; give fewer";
-  if (granule < 1) return "granule is below 1; give 1 or more";
+constexpr flaw problem_of_sizes(index_t tokens, index_t ranks, index_t granule = 1) {
+  if (tokens < 0) return {"tokens is negative; give 0 or more", tokens};
+  if (tokens > unbounded) return {"more than 2^62 tokens; give fewer", tokens};
+  if (ranks < 1) return {"ranks is below 1; give at least one rank", ranks};
+  if (ranks > (std::numeric_limits<int>::max)()) return {"more ranks than an int holds; give fewer", ranks};
+  if (granule < 1) return {"granule is below 1; give 1 or more", granule};
   return nullptr;
 }
 }  // namespace detail

@@ -33,7 +33,7 @@ struct reordered {
   constexpr interval document_at(index_t global) const requires has_documents<Deal> {
     return deal.document_at(order.to(global));
   }
-  constexpr const char* problem() const { return problem_of(deal); }
+  constexpr flaw problem() const { return problem_of(deal); }
   friend constexpr bool operator==(const reordered&, const reordered&) = default;
 };
 template <class Order, class Deal>

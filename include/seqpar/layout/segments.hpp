@@ -49,7 +49,7 @@ struct segments {
     for (const run& r : runs_of(rank)) f(r);
   }
 
-  constexpr const char* problem() const {
+  constexpr flaw problem() const {
     if (offsets.size() < 2) return "segments: offsets must have one entry more than there are ranks";
     if (offsets.size() > std::size_t{(std::numeric_limits<int>::max)()})
       return "segments: more ranks than an int holds";

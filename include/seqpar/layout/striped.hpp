@@ -43,7 +43,7 @@ struct striped {
   }
 
   SEQPAR_HD constexpr striped resized(index_t n) const { return {n, ranks, granule}; }
-  constexpr const char* problem() const { return detail::problem_of_sizes(tokens, ranks, granule); }
+  constexpr flaw problem() const { return detail::problem_of_sizes(tokens, ranks, granule); }
   friend constexpr bool operator==(const striped&, const striped&) = default;
 };
 

@@ -38,7 +38,7 @@ struct zigzag {
   }
 
   SEQPAR_HD constexpr zigzag resized(index_t n) const { return {n, ranks, granule, rule}; }
-  constexpr const char* problem() const { return detail::problem_of_sizes(tokens, ranks, granule); }
+  constexpr flaw problem() const { return detail::problem_of_sizes(tokens, ranks, granule); }
   friend constexpr bool operator==(const zigzag&, const zigzag&) = default;
 
  private:

@@ -22,8 +22,9 @@ struct block_causal {
   constexpr void reach(interval q, F&& f) const {
     detail::band_reach(*this, q, f);
   }
-  constexpr const char* problem() const {
-    return block < 1 ? "block_causal: block counts tokens; give 1 or more" : nullptr;
+  constexpr flaw problem() const {
+    if (block < 1) return {"block_causal: block counts tokens; give 1 or more", block};
+    return {};
   }
   friend constexpr bool operator==(block_causal, block_causal) = default;
 };

@@ -46,8 +46,8 @@ constexpr auto list_or_all(const M& mask, index_t q) {
 
 /// The first part with something wrong, told by what it says itself.
 template <class... Parts>
-constexpr const char* first_problem(const Parts&... parts) {
-  const char* found = nullptr;
+constexpr flaw first_problem(const Parts&... parts) {
+  flaw found;
   ((found = found ? found : problem_of(parts)), ...);
   return found;
 }
@@ -149,7 +149,7 @@ struct all_of {
   constexpr auto rebound(Keep&& keep) const {
     return std::apply([&](const auto&... part) { return seqpar::all_of(seqpar::rebound(part, keep)...); }, parts);
   }
-  constexpr const char* problem() const {
+  constexpr flaw problem() const {
     return std::apply([](const auto&... part) { return detail::first_problem(part...); }, parts);
   }
   std::string misfit(padded_length q, padded_length k) const {
@@ -241,7 +241,7 @@ struct any_of {
   constexpr auto rebound(Keep&& keep) const {
     return std::apply([&](const auto&... part) { return seqpar::any_of(seqpar::rebound(part, keep)...); }, parts);
   }
-  constexpr const char* problem() const {
+  constexpr flaw problem() const {
     return std::apply([](const auto&... part) { return detail::first_problem(part...); }, parts);
   }
   /// What one part leaves out another may speak of: no position is one that a part has to know.

@@ -24,7 +24,7 @@ inline namespace v0_1 {
 ///   reach(q_span, f)          f(interval) whose union holds every key that some query of the span may see
 ///   bound(q_tokens, k_tokens) the same mask told both lengths (bottom-right causal needs them)
 ///   rebound(keep)             the same mask with every table it views replaced by keep(std::span<const index_t>)
-///   problem()                 nullptr, or what is wrong with the value
+///   problem()                 nullptr, or what is wrong with the value: a literal or a flaw
 ///   misfit(q, k)              what is wrong with the value for these padded_lengths, as std::string; "" when nothing
 ///   is tell_padding(q, k)        lowers q.real and k.real to the positions that are not padding
 ///

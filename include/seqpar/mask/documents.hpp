@@ -90,7 +90,7 @@ struct documents {
     const bool shared = q_bounds.data() == k_bounds.data() && q_bounds.size() == k_bounds.size();
     return {q, shared ? q : keep(k_bounds)};
   }
-  constexpr const char* problem() const {
+  constexpr flaw problem() const {
     if (q_bounds.empty() || q_bounds.size() != k_bounds.size())
       return "documents: q_bounds and k_bounds need as many entries as there are documents, and one more; use pack()";
     if (q_bounds[0] != 0 || k_bounds[0] != 0) return "documents: the first bound is not 0; use pack()";
@@ -173,7 +173,7 @@ struct within {
   constexpr within rebound(Keep&& keep) const {
     return {docs.rebound(keep), seqpar::rebound(inner, keep)};
   }
-  constexpr const char* problem() const { return docs.problem() ? docs.problem() : problem_of(inner); }
+  constexpr flaw problem() const { return docs.problem() ? docs.problem() : problem_of(inner); }
   std::string misfit(padded_length q, padded_length k) const {
     const auto part = [](padded_length whole, interval span) {
       return padded_length{intersection(span, {0, whole.real}).size(), span.size()};

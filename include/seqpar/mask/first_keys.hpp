@@ -22,8 +22,9 @@ struct first_keys {
   constexpr void reach(interval q, F&& f) const {
     detail::band_reach(*this, q, f);
   }
-  constexpr const char* problem() const {
-    return count < 0 ? "first_keys: count counts keys; give 0 or more" : nullptr;
+  constexpr flaw problem() const {
+    if (count < 0) return {"first_keys: count counts keys; give 0 or more", count};
+    return {};
   }
   friend constexpr bool operator==(first_keys, first_keys) = default;
 };

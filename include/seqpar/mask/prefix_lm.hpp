@@ -22,8 +22,9 @@ struct prefix_lm {
   constexpr void reach(interval q, F&& f) const {
     detail::band_reach(*this, q, f);
   }
-  constexpr const char* problem() const {
-    return prefix < 0 ? "prefix_lm: prefix counts keys; give 0 or more" : nullptr;
+  constexpr flaw problem() const {
+    if (prefix < 0) return {"prefix_lm: prefix counts keys; give 0 or more", prefix};
+    return {};
   }
   friend constexpr bool operator==(prefix_lm, prefix_lm) = default;
 };

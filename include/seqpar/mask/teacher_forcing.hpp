@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include <seqpar/error.hpp>
 #include <seqpar/mask/concept.hpp>
 #include <seqpar/mask/detail/band.hpp>
 #include <seqpar/types.hpp>
@@ -64,17 +65,18 @@ struct teacher_forcing {
     if (!keys.first.empty()) f(keys.first);
     if (!keys.second.empty()) f(keys.second);
   }
-  constexpr const char* problem() const {
-    if (clean < 0 || clean > unbounded / 2) return "teacher_forcing: clean counts tokens; give 0 or more";
-    return block < 1 ? "teacher_forcing: block counts tokens; give 1 or more" : nullptr;
+  constexpr flaw problem() const {
+    if (clean < 0 || clean > unbounded / 2) return {"teacher_forcing: clean counts tokens; give 0 or more", clean};
+    if (block < 1) return {"teacher_forcing: block counts tokens; give 1 or more", block};
+    return {};
   }
   /// 2m positions: not fewer than the real ones, and all of the keys are there.
   std::string misfit(padded_length q, padded_length k) const {
     const index_t n = 2 * clean;
     if (q.real <= n && k.real <= n && n <= k.all) return {};
-    return "teacher_forcing: clean is " + std::to_string(clean) + ", the sequence has " +
-           std::to_string(q.real <= n ? k.all : q.all) +
-           " positions; give half of them, or say with all_of{teacher_forcing, valid} which are padding";
+    return detail::sentence(
+        {"teacher_forcing: clean is ", clean, ", the sequence has ", q.real <= n ? k.all : q.all,
+         " positions; give half of them, or say with all_of{teacher_forcing, valid} which are padding"});
   }
   friend constexpr bool operator==(teacher_forcing, teacher_forcing) = default;
 

@@ -28,8 +28,10 @@ struct valid {
     q.real = detail::lesser(q.real, queries);
     k.real = detail::lesser(k.real, keys);
   }
-  constexpr const char* problem() const {
-    return queries < 0 || keys < 0 ? "valid: queries and keys count tokens; give 0 or more" : nullptr;
+  constexpr flaw problem() const {
+    for (index_t n : {index_t{queries}, index_t{keys}})
+      if (n < 0) return {"valid: queries and keys count tokens; give 0 or more", n};
+    return {};
   }
   friend constexpr bool operator==(valid, valid) = default;
 };

@@ -37,8 +37,10 @@ struct window {
   constexpr window bound(index_t q_tokens, index_t k_tokens) const {
     return {left, right, align, detail::diagonal_offset(align, q_tokens, k_tokens)};
   }
-  constexpr const char* problem() const {
-    return left < 0 || right < 0 ? "window: left and right count keys; give 0 or more" : nullptr;
+  constexpr flaw problem() const {
+    for (index_t n : {left, right})
+      if (n < 0) return {"window: left and right count keys; give 0 or more", n};
+    return {};
   }
   friend constexpr bool operator==(window, window) = default;
 };

@@ -80,14 +80,14 @@ inline void copy_pieces(std::byte* to, index_t to_stride, const std::byte* from,
 /// than the end of a piece.
 inline void stream_pieces(std::byte* to, index_t to_stride, const std::byte* from, index_t from_stride, index_t count,
                           index_t bytes) {
-  using words = long long __attribute__((vector_size(16)));
+  using halves = long long __attribute__((vector_size(16)));
   const index_t ahead = bytes < 4096 ? 4096 / bytes : 1;
   for (index_t i = 0; i < count; ++i) {
-    auto* t = reinterpret_cast<words*>(to + i * to_stride);
+    auto* t = reinterpret_cast<halves*>(to + i * to_stride);
     const std::byte *f = from + i * from_stride, *next = from + (i + ahead < count ? i + ahead : i) * from_stride;
     for (index_t k = 0; k < bytes; k += 64) {
       __builtin_prefetch(next + k);
-      words w[4];
+      halves w[4];
       std::memcpy(w, f + k, sizeof w);
       for (int j = 0; j < 4; ++j)
 #if defined(__clang__)

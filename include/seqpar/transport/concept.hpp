@@ -18,12 +18,14 @@ inline namespace v0_1 {
 /// memory.
 enum class transport_access { contiguous_only, strided, peer_memory };
 
-/// What a message is, for reports: a literal and a round. `rank 2 waits for 512 KiB from rank 1 (dK/dV, round 2)`. And
-/// to which plan it belongs, where prepare's agreement gave it a number: the two sides of a message name one plan.
+/// What a message is, for reports: a literal, of what if of anything, and a round. `rank 2 waits for 512 KiB from rank
+/// 1 (dK/dV, round 2)`, `(adjoint of reshard, round 0)`. And to which plan it belongs, where prepare's agreement gave
+/// it a number: the two sides of a message name one plan.
 struct message_label {
   const char* stage = "message";
   index_t round = 0;
   index_t plan = 0;  ///< 0: none
+  const char* of = "";
 };
 
 /// A group collects messages and launches them together. Messages between one pair of ranks are matched in the order in
@@ -49,6 +51,7 @@ concept message_group = std::movable<G> && requires(G g, block b, int peer, inde
 ///   wait(group, exec[, deadline])   until all messages of the group are done, or failure, or the deadline
 ///   check()                         has anything failed? never waits
 ///   abort(status)                   tells every peer that this rank gave up; every wait then returns peer_failed
+///                                   abort(status, why), optional: `why` in the place of the status's words
 ///
 /// Optional, for engines with other habits:
 ///
@@ -93,6 +96,22 @@ template <class G>
 concept gathering_group = message_group<G> && requires(G g, block b) {
   g.gather_all(b, b);
 };
+
+namespace detail {
+/// What f() says; what it throws becomes the status `threw`. The peers are told of either, and of what was thrown where
+/// the transport reports it.
+template <class T, class F>
+status told_to_peers(const T& t, const char* threw, F&& f) {
+  status said;
+  const auto caught = [&](const char* what) {
+    said = {errc::invalid_argument, threw};
+    if constexpr (requires { t.abort(said, std::string_view()); }) t.abort(said, sentence({threw, ": ", what}));
+  };
+  on_any_throw([&] { said = f(); }, caught);
+  if (!said.ok()) t.abort(said);  // who knows already hears nothing new
+  return said;
+}
+}  // namespace detail
 
 template <class T>
 constexpr bool serial_groups() {

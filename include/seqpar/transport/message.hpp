@@ -153,14 +153,13 @@ inline std::string bytes_text(index_t bytes) {
   int u = 0;
   index_t unit = 1;
   for (; u < 4 && bytes / unit >= 1024; ++u) unit *= 1024;
-  std::string text = std::to_string(bytes / unit);
-  if (bytes % unit != 0) text += "." + std::to_string((bytes % unit) * 10 / unit);
-  return text + units[u];
+  if (bytes % unit == 0) return detail::sentence({bytes / unit, units[u]});
+  return detail::sentence({bytes / unit, ".", bytes % unit * 10 / unit, units[u]});
 }
 
 /// "dK/dV, round 2"
 inline std::string label_text(const message_label& l) {
-  return std::string(l.stage) + ", round " + std::to_string(l.round);
+  return detail::sentence({l.stage, *l.of ? " of " : "", l.of, ", round ", l.round});
 }
 
 /// Two messages that their ranks mean differently. Messages of no plan may meet any.
@@ -170,9 +169,10 @@ inline bool of_two_plans(const message_label& a, const message_label& b) {
 
 /// "rank 2 waits for 512 KiB from rank 1 (dK/dV, round 2)"
 inline std::string waits_text(int rank, const message& m) {
-  const std::string bytes = bytes_text(m.data.bytes()), peer = "rank " + std::to_string(m.peer);
-  const std::string what = m.way == direction::receive ? bytes + " from " + peer : peer + " to take " + bytes;
-  return "rank " + std::to_string(rank) + " waits for " + what + " (" + label_text(m.label) + ")";
+  const std::string bytes = bytes_text(m.data.bytes()), label = label_text(m.label);
+  return m.way == direction::receive
+             ? detail::sentence({"rank ", rank, " waits for ", bytes, " from rank ", m.peer, " (", label, ")"})
+             : detail::sentence({"rank ", rank, " waits for rank ", m.peer, " to take ", bytes, " (", label, ")"});
 }
 
 }  // namespace v0_1

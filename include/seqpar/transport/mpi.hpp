@@ -68,9 +68,9 @@ class group {
   /// "rank 2 waits for 512 KiB from rank 1 (dK/dV, round 2) and for 3 more"; receives are told first.
   std::string waits() const {
     const message* first = first_pending();
-    if (!first) return "rank " + std::to_string(world_->rank()) + " is running";
-    return waits_text(world_->rank(), *first) +
-           (pending_ > 1 ? " and for " + std::to_string(pending_ - 1) + " more" : "");
+    if (!first) return detail::sentence({"rank ", world_->rank(), " is running"});
+    const std::string text = waits_text(world_->rank(), *first);
+    return pending_ > 1 ? detail::sentence({text, " and for ", pending_ - 1, " more"}) : text;
   }
   const message* first_pending() const {
     const auto all = list_.messages();
@@ -83,7 +83,7 @@ class group {
   /// The caller's blocks may be gone already, so that MPI is not asked to move anything more: no other rank is heard.
   void cancel() noexcept {
     if (state_ != state::under_way || world::finalized()) return;
-    const std::string text = "rank " + std::to_string(world_->rank()) + " dropped a group under way: " + waits();
+    const std::string text = detail::sentence({"rank ", world_->rank(), " dropped a group under way: ", waits()});
     if (world_->then_ == after_failure::end_job) {
       std::fprintf(stderr, "[seqpar] %s\n", text.c_str());
       MPI_Abort(world_->comm_, 1);
@@ -160,15 +160,16 @@ class transport {
     return wait_until(g, detail::after(deadline));
   }
   status check() const noexcept {
-    return world_->hear([&] { return "rank " + std::to_string(rank()) + " is running"; });
+    return world_->hear([&] { return detail::sentence({"rank ", rank(), " is running"}); });
   }
   /// This rank gives up; `why`, or else the status's own words, go into the report.
   void abort(const status& s, std::string_view why = {}) const noexcept {
-    std::string text = "rank " + std::to_string(rank()) + " gave up";
-    if (world_->last_) text += " (its last messages: " + label_text(*world_->last_) + ")";
-    text += ": " + (why.empty() ? s.words() : std::string(why));
-    static_cast<void>(
-        world_->fail({errc::peer_failed, "mpi: a rank gave up", rank()}, world::notice::kind::failed, text));
+    const std::string last =
+        world_->last_ ? detail::sentence({" (its last messages: ", label_text(*world_->last_), ")"}) : "";
+    const std::string words = s.words();
+    static_cast<void>(world_->fail(
+        {errc::peer_failed, "mpi: a rank gave up", rank()}, world::notice::kind::failed,
+        detail::sentence({"rank ", rank(), " gave up", last, ": ", why.empty() ? std::string_view(words) : why})));
   }
   /// What has failed, in words; empty when nothing has.
   const std::string& report() const noexcept { return world_->report(); }
@@ -250,24 +251,27 @@ class transport {
       MPI_Cancel(&g.requests_[static_cast<std::size_t>(m - g.list_.messages().data())]);
   }
   status other_plan(group_type& g, const message& m) const noexcept {
-    return give_up(g, world_->fail({errc::ranks_disagree, world::other_plan}, world::notice::kind::astray,
-                                   waits_text(rank(), m) + ", which has sent what belongs to another plan"));
+    return give_up(
+        g, world_->fail({errc::ranks_disagree, world::other_plan}, world::notice::kind::astray,
+                        detail::sentence({waits_text(rank(), m), ", which has sent what belongs to another plan"})));
   }
   status other_size(group_type& g, const message& m, bool shorter, index_t got) const noexcept {
-    const std::string text = "rank " + std::to_string(m.peer) + " sends " +
-                             (shorter ? std::to_string(got) + " B" : std::string("more")) + " to rank " +
-                             std::to_string(rank()) + ", which expects " + std::to_string(m.data.bytes()) + " B (" +
-                             label_text(m.label) + ")";
-    return give_up(
-        g, world_->fail({errc::size_mismatch, "mpi: a message has other bytes than its receiver expects", m.peer},
-                        world::notice::kind::failed, text));
+    const std::string text =
+        detail::sentence({"rank ", m.peer, " sends ", shorter ? detail::sentence({got, " B"}) : "more", " to rank ",
+                          rank(), ", which expects ", m.data.bytes(), " B (", label_text(m.label), ")"});
+    return give_up(g, world_->fail({errc::size_mismatch,
+                                    "mpi: a message has other bytes than its receiver expects",
+                                    m.peer,
+                                    "",
+                                    {m.data.bytes(), shorter ? index_t{got} : no_number, " bytes"}},
+                                   world::notice::kind::failed, text));
   }
   status engine_failed(group_type& g, int code) const noexcept {
-    return give_up(g,
-                   world_->fail({errc::transport_failed, "mpi: MPI reports an error; report() has its words", rank()},
-                                world::notice::kind::failed,
-                                "rank " + std::to_string(rank()) + ": " + detail::error_text(code) + " (" +
-                                    label_text(*world_->last_) + ")"));
+    return give_up(
+        g, world_->fail({errc::transport_failed, "mpi: MPI reports an error; report() has its words", rank()},
+                        world::notice::kind::failed,
+                        detail::sentence(
+                            {"rank ", rank(), ": ", detail::error_text(code), " (", label_text(*world_->last_), ")"})));
   }
   status too_late(group_type& g) const noexcept {
     const message* m = g.first_pending();

@@ -48,6 +48,7 @@ using seqpar::detail::after;
 using seqpar::detail::clock;
 using seqpar::detail::instant;
 using seqpar::detail::passed;
+using seqpar::detail::sentence;
 
 /// How a rank that must ask again and again leaves its core to others.
 class patience {
@@ -125,7 +126,7 @@ class world {
     const bool all_left = failure_.ok() && !finalized() && part(unwinding);
     if (unwinding && !all_left && failure_.ok() && !finalized())
       static_cast<void>(fail({errc::peer_failed, "mpi: a rank left by an exception", rank_}, notice::kind::failed,
-                             "rank " + std::to_string(rank_) + " left its world by an exception"));
+                             detail::sentence({"rank ", rank_, " left its world by an exception"})));
     if (!failure_.ok()) static_cast<void>(own_.release());
     if (finalized())
       types_.forget();
@@ -150,9 +151,10 @@ class world {
     return l.plan == 0 ? 0 : static_cast<int>((l.plan >> 1) % ((index_t{1} << 15) - 2)) + 2;
   }
 
-  [[noreturn]] static void refuse(const std::string& what) { raise(seqpar::detail::invalid("mpi::world", what)); }
+  [[noreturn]] static void refuse(seqpar::detail::word what) { raise(seqpar::detail::invalid("mpi::world", what)); }
   static void must(int code) {
-    if (code != MPI_SUCCESS) raise(error(errc::transport_failed, "mpi::world: " + detail::error_text(code)));
+    if (code != MPI_SUCCESS)
+      raise(error(errc::transport_failed, detail::sentence({"mpi::world: ", detail::error_text(code)})));
   }
   static bool finalized() {
     int flag = 0;
@@ -193,10 +195,8 @@ class world {
     const detail::instant until = unwinding   ? detail::after(deadline_ ? std::min(moment, *deadline_ / 2) : moment)
                                   : deadline_ ? detail::after(*deadline_ + moment)
                                               : detail::instant{};
-    const auto failed = [&] {
-      return unwinding ? take_notices() >= 0
-                       : !hear([&] { return "rank " + std::to_string(rank_) + " has left"; }).ok();
-    };
+    const auto leaving = [&] { return detail::sentence({"rank ", rank_, " has left"}); };
+    const auto failed = [&] { return unwinding ? take_notices() >= 0 : !hear(leaving).ok(); };
     detail::patience patience(spin_);
     while (MPI_Test(&request, &all, MPI_STATUS_IGNORE) == MPI_SUCCESS && !all && !detail::passed(until))
       if (patience.pause() && failed()) return false;
@@ -310,10 +310,11 @@ class world {
       const notice& n = heard_[at(r)];
       if (only_failed && n.what != notice::kind::failed) continue;
       if (!text.empty()) text += "; ";
-      text += n.what == notice::kind::none ? "rank " + std::to_string(r) + " does not answer" : n.text;
+      text += n.what == notice::kind::none ? detail::sentence({"rank ", r, " does not answer"}) : n.text;
     }
     if (only_failed) return text;
-    return worst() == notice::kind::late ? "timed out: " + text : text + "; run plans in the same order on all ranks";
+    return worst() == notice::kind::late ? detail::sentence({"timed out: ", text})
+                                         : detail::sentence({text, "; run plans in the same order on all ranks"});
   }
 
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }

@@ -183,7 +183,8 @@ class transport {
     }
     if (used > room.bytes)
       return {errc::memory_too_small,
-              "nccl: blocks that are not one piece need pack_into memory; give packed_bytes of each"};
+              "nccl: blocks that are not one piece need pack_into memory; give packed_bytes of each",
+              {used, room.bytes, " bytes"}};
     return {};
   }
   static cudaError_t pack(const detail::wired& m, const cuda::on_stream& exec) {

@@ -84,8 +84,7 @@ class world {
     seqpar::check(cuda::status_of(cudaGetDevice(&device), "nccl::world: no device"));
     check_version();
     if (size < 1 || rank < 0 || rank >= size)
-      raise(seqpar::detail::invalid(
-          "nccl::world", "rank " + std::to_string(rank) + " is not one of " + std::to_string(size) + " ranks"));
+      raise(seqpar::detail::invalid("nccl::world", {"rank ", rank, " is not one of ", size, " ranks"}));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     const detail::instant until = detail::after(o.deadline);
@@ -99,8 +98,9 @@ class world {
         raise(error(errc::timed_out,
                     "nccl::world: a rank did not come before the deadline; give all ranks the same "
                     "unique id and size"));
-      raise(error(errc::transport_failed, std::string("nccl::world: ") + ncclGetErrorString(r) +
-                                              (r == ncclInvalidUsage ? "; each rank needs a device of its own" : "")));
+      raise(error(errc::transport_failed,
+                  seqpar::detail::sentence({"nccl::world: ", ncclGetErrorString(r),
+                                            (r == ncclInvalidUsage ? "; each rank needs a device of its own" : "")})));
     }
     read();
   }
@@ -177,17 +177,17 @@ class world {
       for (std::size_t b = 0; b < a; ++b)
         if (std::memcmp(&all[a].uuid, &all[b].uuid, sizeof(cudaUUID_t)) == 0)
           raise(seqpar::detail::invalid(
-              "nccl::world", "ranks " + std::to_string(b) + " and " + std::to_string(a) + " use one device, " +
-                                 all[a].device.data() + " of " + all[a].host.data() +
-                                 "; give each rank its own (cudaSetDevice), or take threads::device_transport"));
+              "nccl::world",
+              {"ranks ", b, " and ", a, " use one device, ", all[a].device.data(), " of ", all[a].host.data(),
+               "; give each rank its own (cudaSetDevice), or take threads::device_transport"}));
     return all[0].id;
   }
   static void check_version() {
     int version = 0;
     if (ncclGetVersion(&version) != ncclSuccess || version < oldest_version)
-      raise(error(errc::transport_failed, "nccl::world: the NCCL library has version code " + std::to_string(version) +
-                                              ", older than " + std::to_string(oldest_version) +
-                                              "; install a newer one"));
+      raise(error(errc::transport_failed,
+                  seqpar::detail::sentence({"nccl::world: the NCCL library has version code ", version, ", older than ",
+                                            oldest_version, "; install a newer one"})));
   }
   void read() {
     ncclCommUserRank(comm_, &rank_);

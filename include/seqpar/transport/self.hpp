@@ -47,7 +47,11 @@ class self {
       if (s == all.size() || r == all.size())
         return {errc::deadlock, "self: a message to itself has no counterpart in the same group", 0};
       if (all[s].data.bytes() != all[r].data.bytes())
-        return {errc::size_mismatch, "self: a message has other bytes than its receiver expects", 0};
+        return {errc::size_mismatch,
+                "self: a message has other bytes than its receiver expects",
+                0,
+                "",
+                {all[r].data.bytes(), all[s].data.bytes(), " bytes"}};
       f(all[r].data, all[s].data);
     }
   }

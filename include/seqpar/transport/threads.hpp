@@ -128,9 +128,10 @@ class transport {
   /// Tells every rank that this one gave up; `why`, or else the status's own words, go into the world's report.
   void abort(const status& s, std::string_view why = {}) const noexcept {
     const std::lock_guard lock(world_->mutex_);
-    std::string text = "rank " + std::to_string(rank_) + " gave up: ";
-    text += why.empty() ? s.words() : std::string(why);
-    world_->fail(world::gave_up(rank_), rank_, text);
+    if (world_->failed_ && s.code() == errc::peer_failed && why.empty()) return;  // it only heard of what is known
+    const std::string words = s.words();
+    world_->fail(world::gave_up(rank_), rank_,
+                 detail::sentence({"rank ", rank_, " gave up: ", why.empty() ? std::string_view(words) : why}));
   }
   /// Collective: when all ranks have come, every message and the failure are forgotten. An error if one has left.
   status recover() const noexcept { return world_->recover(rank_); }
@@ -182,7 +183,7 @@ class transport {
     for (const detail::operation& o : operations)
       if (o.at != detail::phase::done && peer < 0) peer = o.peer;
     world_->fail({errc::timed_out, "threads: a peer did not come before the deadline", peer}, rank_,
-                 "timed out: " + world_->waits());
+                 detail::sentence({"timed out: ", world_->waits()}));
   }
   status give_up(group_type& g, world::guard& lock) const {
     if (g.state_ == group_type::state::under_way) world_->cancel(g.list_.messages(), rank_, lock);
@@ -196,8 +197,7 @@ class transport {
 
 inline transport world::rank(int r) {
   if (r < 0 || r >= size_)
-    raise(seqpar::detail::invalid("threads::world",
-                                  "rank " + std::to_string(r) + " is not one of " + std::to_string(size_) + " ranks"));
+    raise(seqpar::detail::invalid("threads::world", {"rank ", r, " is not one of ", size_, " ranks"}));
   return {*this, r};
 }
 
@@ -231,9 +231,8 @@ void run_ranks(const threads::options& options, F&& f) {
     };
     const auto body = [&] { f(t); };
     const auto own = [&](const error& e) { failed(e.code(), e.what(), e.code() == errc::peer_failed); };
-    const auto other = [&](const std::exception& e) { failed(errc::peer_failed, e.what(), false); };
-    detail::on_any_throw([&] { detail::on_throw<std::exception>([&] { detail::on_throw<error>(body, own); }, other); },
-                         [&] { failed(errc::peer_failed, "threw something that is no std::exception", false); });
+    const auto other = [&](const char* what) { failed(errc::peer_failed, what, false); };
+    detail::on_any_throw([&] { detail::on_throw<error>(body, own); }, other);
     t.leave();
   };
   {
@@ -260,7 +259,11 @@ void run_ranks(const threads::options& options, F&& f) {
   // What the world found by itself it tells better than one rank.
   const bool told =
       cause->consequence || (cause->code != errc::peer_failed && cause->code == world.rank(cause->rank).check().code());
-  raise(error(cause->code, told ? world.report() : "rank " + std::to_string(cause->rank) + ": " + cause->text));
+  const std::string report = world.report(), gave_up = detail::sentence({"rank ", cause->rank, " gave up: "});
+  std::string_view text = cause->text;
+  if (report.starts_with(detail::sentence({gave_up, text})))  // of a kernel that threw in a run the world was told more
+    text = std::string_view(report).substr(gave_up.size());
+  raise(error(cause->code, told ? report : detail::sentence({"rank ", cause->rank, ": ", text})));
 }
 
 template <class F>

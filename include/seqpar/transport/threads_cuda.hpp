@@ -130,7 +130,7 @@ class device_transport {
     return e == cudaSuccess ? status{} : failed(e);
   }
   status check() const noexcept { return transport_.check(); }
-  void abort(const status& s) const noexcept { transport_.abort(s); }
+  void abort(const status& s, std::string_view why = {}) const noexcept { transport_.abort(s, why); }
   status recover() const noexcept { return transport_.recover(); }
   void leave() const noexcept { transport_.leave(); }
   std::string report() const { return transport_.report(); }

@@ -5,12 +5,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <seqpar/space/copy.hpp>
 #include <seqpar/transport/deadline.hpp>
@@ -36,6 +36,7 @@ using seqpar::detail::after;
 using seqpar::detail::clock;
 using seqpar::detail::instant;
 using seqpar::detail::passed;
+using seqpar::detail::sentence;
 
 /// posted: in the queue of its pair.  matched: its receive is in the receiver's list.  copying: outside the lock.
 enum class phase : std::uint8_t { idle, posted, matched, copying, done };
@@ -75,11 +76,10 @@ class world {
   explicit world(const options& o)
       : size_(o.ranks > 0 && o.ranks <= 1 << 15 ? static_cast<int>(o.ranks) : 0),
         deadline_(o.deadline),
-        adversary_(o.adversary.has_value()) {
-    if (size_ == 0)
-      raise(seqpar::detail::invalid("threads::world", "a world has 1 to 32768 ranks, got " + std::to_string(o.ranks)));
-    ranks_ = std::make_unique<rank_state[]>(static_cast<std::size_t>(size_));
-    pairs_ = std::make_unique<detail::operation_list[]>(static_cast<std::size_t>(size_) * ranks());
+        adversary_(o.adversary.has_value()),
+        ranks_(ranks()),
+        pairs_(ranks() * ranks()) {
+    if (size_ == 0) raise(seqpar::detail::invalid("threads::world", {"a world has 1 to 32768 ranks, got ", o.ranks}));
     for (int r = 0; r < size_; ++r)
       ranks_[at(r)].random = o.adversary.value_or(0) * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(r);
   }
@@ -142,14 +142,20 @@ class world {
     ranks_[at(r.rank)].ready.push_back(r);
     if (of_two_plans(r.label, s.label)) {
       fail({errc::ranks_disagree, other_plan}, -1,
-           "rank " + std::to_string(s.rank) + "'s message to rank " + std::to_string(r.rank) + " (" +
-               label_text(s.label) + ") belongs to another plan than the one it meets (" + label_text(r.label) +
-               "); run plans in the same order on all ranks");
+           detail::sentence({"rank ", s.rank, "'s message to rank ", r.rank, " (", label_text(s.label),
+                             ") belongs to another plan than the one it meets (", label_text(r.label),
+                             label_text(r.label) == label_text(s.label) ? ", of another such plan" : "",
+                             "); run plans in the same order on all ranks"}));
     } else if (r.data.bytes() != s.data.bytes()) {
-      fail({errc::size_mismatch, "threads: a message has other bytes than its receiver expects", s.rank}, s.rank,
-           "rank " + std::to_string(s.rank) + " sends " + std::to_string(s.data.bytes()) + " B to rank " +
-               std::to_string(r.rank) + " (" + label_text(s.label) + "), which expects " +
-               std::to_string(r.data.bytes()) + " B (" + label_text(r.label) + ")");
+      fail({errc::size_mismatch,
+            "threads: a message has other bytes than its receiver expects",
+            s.rank,
+            "",
+            {r.data.bytes(), s.data.bytes(), " bytes"}},
+           s.rank,
+           detail::sentence({"rank ", s.rank, " sends ", s.data.bytes(), " B to rank ", r.rank, " (",
+                             label_text(s.label), "), which expects ", r.data.bytes(), " B (", label_text(r.label),
+                             ")"}));
     } else if (r.rank != o.rank) {
       wake(r.rank);
     }
@@ -169,7 +175,7 @@ class world {
       copy_block(r.data, s.data);
     delay(r.rank);
     lock.lock();
-    if (!moved.ok()) fail(moved, r.rank, "rank " + std::to_string(r.rank) + " could not copy: " + moved.message());
+    if (!moved.ok()) fail(moved, r.rank, detail::sentence({"rank ", r.rank, " could not copy: ", moved.message()}));
     r.at = s.at = phase::done;
     --r.lead->pending;
     --s.lead->pending;
@@ -203,7 +209,7 @@ class world {
     }
     if (first && !failed_)
       fail(gave_up(rank), rank,
-           "rank " + std::to_string(rank) + " dropped a group under way: " + waits_text(rank, *first));
+           detail::sentence({"rank ", rank, " dropped a group under way: ", waits_text(rank, *first)}));
     rank_state& me = ranks_[at(rank)];
     me.cancelling = true;
     me.wake.wait(lock, [&] {
@@ -252,7 +258,7 @@ class world {
       if (!ranks_[at(r)].waits_for.empty()) {
         fail({errc::deadlock,
               "threads: all ranks wait for each other or have returned; report() tells who waits for whom"},
-             -1, "deadlock: " + waits());
+             -1, detail::sentence({"deadlock: ", waits()}));
         return;
       }
   }
@@ -263,14 +269,13 @@ class world {
     for (int r = 0; r < size_; ++r) {
       const rank_state& state = ranks_[at(r)];
       if (r > 0) text += "; ";
-      std::string clause = "rank " + std::to_string(r) + " is running";
-      if (state.left) clause = "rank " + std::to_string(r) + " has returned";
-      if (state.recovering) clause = "rank " + std::to_string(r) + " is in recover()";
+      const char* doing = state.recovering ? " is in recover()" : state.left ? " has returned" : " is running";
+      std::string clause = detail::sentence({"rank ", r, doing});
       index_t more = -1;
       for (const operation& o : state.waits_for)
         if (o.at != phase::done && ++more == 0) clause = waits_text(r, o);
       text += clause;
-      if (more > 0) text += " and for " + std::to_string(more) + " more";
+      if (more > 0) text += detail::sentence({" and for ", more, " more"});
     }
     return text;
   }
@@ -383,8 +388,8 @@ class world {
   const std::optional<std::chrono::nanoseconds> deadline_;
   const bool adversary_;
   mutable std::mutex mutex_;
-  std::unique_ptr<rank_state[]> ranks_;
-  std::unique_ptr<detail::operation_list[]> pairs_;  ///< [from][to]
+  std::vector<rank_state> ranks_;
+  std::vector<detail::operation_list> pairs_;  ///< [from][to]
   int idle_ = 0, recovering_ = 0, culprit_ = -1;
   std::uint64_t epoch_ = 0;  ///< counts recoveries, so that older groups are known
   bool failed_ = false;

@@ -55,21 +55,21 @@ class flight_record {
     std::string text;
     for_each([&](const flight_event& e) {
       if (e.at == flight_event::phase::completed) return;
-      text += waits_text(rank_, {e.way, e.peer, dense_block(nullptr, e.bytes), e.label});
-      text += ", posted " + seconds_text(now - e.posted);
-      if (e.at == flight_event::phase::failed) text += ", failed " + seconds_text(now - e.ended);
+      text += detail::sentence({waits_text(rank_, {e.way, e.peer, dense_block(nullptr, e.bytes), e.label}), ", posted ",
+                                seconds_text(now - e.posted)});
+      if (e.at == flight_event::phase::failed) text += detail::sentence({", failed ", seconds_text(now - e.ended)});
       const flight_event* before = nullptr;
       for_each([&](const flight_event& c) {
         if (c.at == flight_event::phase::completed && c.peer == e.peer && c.way == e.way) before = &c;
       });
       if (before)
-        text += "; before: " + bytes_text(before->bytes) + " (" + label_text(before->label) + "), " +
-                seconds_text(now - before->ended);
+        text += detail::sentence({"; before: ", bytes_text(before->bytes), " (", label_text(before->label), "), ",
+                                  seconds_text(now - before->ended)});
       text += "\n";
     });
-    const auto sum = [](const totals& t) { return std::to_string(t.messages) + " messages, " + bytes_text(t.bytes); };
-    return text + "rank " + std::to_string(rank_) + " launched to others " + sum(total(direction::send)) +
-           ", from others " + sum(total(direction::receive)) + "\n";
+    const auto sum = [](const totals& t) { return detail::sentence({t.messages, " messages, ", bytes_text(t.bytes)}); };
+    return detail::sentence({text, "rank ", rank_, " launched to others ", sum(total(direction::send)),
+                             ", from others ", sum(total(direction::receive)), "\n"});
   }
 
   // For transports that write into the record.
@@ -104,7 +104,7 @@ class flight_record {
   std::chrono::nanoseconds since_start() const { return clock::now() - start_; }
   static std::string seconds_text(std::chrono::nanoseconds t) {
     const auto tenths = std::chrono::duration_cast<std::chrono::milliseconds>(t).count() / 100;
-    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s ago";
+    return detail::sentence({tenths / 10, ".", tenths % 10, " s ago"});
   }
 
   int rank_;
@@ -218,6 +218,10 @@ class traced {
   }
   status check() const noexcept { return transport_.check(); }
   void abort(const status& s) const noexcept { transport_.abort(s); }
+  void abort(const status& s, std::string_view why) const noexcept requires requires(const Transport& t) {
+    t.abort(s, why);
+  }
+  { transport_.abort(s, why); }
   status recover() const noexcept requires requires(const Transport& t) { t.recover(); }
   { return transport_.recover(); }
 

@@ -73,39 +73,39 @@ failure check_owners(const char* where, const char* name, const L& layout) {
       const index_t g = layout.global_of(r, i);
       const place p = g < 0 || g >= tokens ? place{-1, -1} : layout.place_of(g);
       if (p == place{r, i}) continue;
-      const std::string row = std::string(name) + ": row " + std::to_string(g);
+      const std::string row = sentence({name, ": row ", g});
       if (p.rank >= 0 && p.rank != r)
-        return invalid(where, row + " has two owners (ranks " + std::to_string(std::min(r, p.rank)) + " and " +
-                                  std::to_string(std::max(r, p.rank)) + "); let every row be held by exactly one rank");
-      return invalid(where, row + " is at local row " + std::to_string(i) + " of rank " + std::to_string(r) +
-                                ", but place_of says otherwise; try broken_layout_law (layout/laws.hpp) on it");
+        return invalid(where, {row, " has two owners (ranks ", std::min(r, p.rank), " and ", std::max(r, p.rank),
+                               "); let every row be held by exactly one rank"});
+      return invalid(where, {row, " is at local row ", i, " of rank ", r,
+                             ", but place_of says otherwise; try broken_layout_law (layout/laws.hpp) on it"});
     }
   }
   if (rows != tokens)
-    return invalid(where, std::string(name) + " gives " + std::to_string(rows) + " rows to the ranks, of " +
-                              std::to_string(tokens) + " tokens; let every token have one owner");
+    return invalid(
+        where, {name, " gives ", rows, " rows to the ranks, of ", tokens, " tokens; let every token have one owner"});
   if (!runs_are_right(layout))
-    return invalid(where, std::string(name) +
-                              ": the runs of a rank do not spell global_of(rank, 0), global_of(rank, 1), ...; mend "
-                              "for_each_run, or leave it out");
+    return invalid(where, {name,
+                           ": the runs of a rank do not spell global_of(rank, 0), global_of(rank, 1), ...; mend "
+                           "for_each_run, or leave it out"});
   if constexpr (!deals_once<L>)
     return ownership(layout.rank_count(), [&](int r) { return holding_of(layout, r); })
-        .two_owners((std::string(where) + ": " + name).c_str());
+        .two_owners(sentence({where, ": ", name}).c_str());
   return {};
 }
 
 template <class L>
 failure check_layout(const char* where, const char* name, const L& layout, int ranks) {
-  if (const char* what = problem_of(layout)) return invalid(where, std::string(name) + ": " + what);
+  if (const flaw what = problem_of(layout)) return invalid(where, {name, ": ", what});
   if (layout.rank_count() != ranks)
-    return invalid(where, std::string(name) + " is dealt over " + std::to_string(layout.rank_count()) +
-                              " ranks, the mesh has " + std::to_string(ranks) + "; give both the same number");
+    return invalid(where, {name, " is dealt over ", layout.rank_count(), " ranks, the mesh has ", ranks,
+                           "; give both the same number"});
   return check_owners(where, name, layout);
 }
 
 inline failure check_root(const char* where, int root, int ranks) {
   if (root >= 0 && root < ranks) return {};
-  return invalid(where, "root " + std::to_string(root) + " is not one of " + std::to_string(ranks) + " members");
+  return invalid(where, {"root ", root, " is not one of ", ranks, " members"});
 }
 
 }  // namespace detail

@@ -38,6 +38,16 @@ struct placed_array {
   }
 };
 
+/// The first axis whose size differs, to be told; none of a view that is not there, all of whose sizes are 0.
+template <std::size_t Axes>
+amounts first_difference(const std::array<index_t, Axes>& wanted, const std::array<index_t, Axes>& given,
+                         const std::array<const char*, Axes>& units) {
+  std::size_t a = 0;
+  while (a < Axes && wanted[a] == given[a]) ++a;
+  if (a == Axes || given == std::array<index_t, Axes>{}) return {};
+  return {wanted[a], given[a], units[a]};
+}
+
 /// Does every element of `bytes` bytes, repeated along these axes, have bytes of its own? When in doubt, no.
 template <std::size_t N>
 bool apart_along(std::array<placed_array::axis, N> axes, index_t bytes) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs joined to as few as possible, and runs seen through another layout.
+// Runs joined to as few as possible, and runs cut by others.
 #pragma once
+
+#include <algorithm>
+#include <vector>
 
 #include <seqpar/layout/concept.hpp>
 
@@ -37,25 +40,41 @@ class run_joiner {
   run held_{0, 0, 1};
 };
 
-/// f(run) for affine pieces of layout.global_of(rank, rows.at(i)), i = 0, 1, …
-/// `layout_runs` is how many runs the layout has for that rank: the shorter of the two ways is taken.
-template <sequence_layout L, class F>
-constexpr void for_each_run_through(const L& layout, int rank, run rows, index_t layout_runs, F&& f) {
-  if (rows.step < 1 || rows.count <= layout_runs) {
-    for (index_t i = 0; i < rows.count; ++i) f(run{layout.global_of(rank, rows.at(i)), 1, 1});
-    return;
+/// The runs of one rank of a layout, written down to be found by their rows: a cut of them takes as many steps as it
+/// has pieces (rows, where it goes down), times the logarithm of the runs, however long global_of would search.
+class runs_by_row {
+ public:
+  template <sequence_layout L>
+  constexpr runs_by_row(const L& layout, int rank) {
+    seqpar::for_each_run(layout, rank, [&](run r) {
+      if (r.count > 0) entries_.push_back({r, rows() + r.count});
+    });
   }
-  index_t begin = 0;  // the layout's rows [begin, end) are the run at hand
-  seqpar::for_each_run(layout, rank, [&](run outer) {
-    const index_t end = begin + outer.count;
-    // The i with begin ≤ rows.first + i·step < end.
-    const index_t lo = begin <= rows.first ? 0 : (begin - rows.first + rows.step - 1) / rows.step;
-    const index_t to = end <= rows.first ? 0 : (end - rows.first + rows.step - 1) / rows.step;
-    const index_t hi = to < rows.count ? to : rows.count;
-    if (lo < hi) f(run{outer.at(rows.at(lo) - begin), hi - lo, outer.step * rows.step});
-    begin = end;
-  });
-}
+
+  /// f(run) for affine pieces of the layout's global_of(rank, cut.at(i)), i = 0, 1, …; ends at a row that is not there.
+  template <class F>
+  constexpr void for_each_piece(run cut, F&& f) const {
+    for (index_t i = 0; i < cut.count;) {
+      const index_t row = cut.at(i);
+      if (row < 0 || row >= rows()) return;
+      const entry& e = *std::upper_bound(entries_.begin(), entries_.end(), row,
+                                         [](index_t x, const entry& any) { return x < any.end; });
+      const index_t begin = e.end - e.rows.count;
+      const index_t more = cut.step > 0 ? (e.end - 1 - row) / cut.step : 0;
+      const index_t count = std::min(cut.count - i, more + 1);
+      f(run{e.rows.at(row - begin), count, e.rows.step * cut.step});
+      i += count;
+    }
+  }
+
+ private:
+  struct entry {
+    run rows;
+    index_t end;  ///< of its rows, counted through the rank
+  };
+  constexpr index_t rows() const { return entries_.empty() ? 0 : entries_.back().end; }
+  std::vector<entry> entries_;
+};
 
 }  // namespace detail
 }  // namespace v0_1
