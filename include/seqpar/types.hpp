@@ -90,6 +90,19 @@ class table_view {
   SEQPAR_HD constexpr const T* begin() const { return first_; }
   SEQPAR_HD constexpr const T* end() const { return first_ + count_; }
 
+  /// Is no entry less than the one before it?
+  constexpr bool ascends() const {
+    for (std::size_t i = 1; i < count_; ++i)
+      if (first_[i] < first_[i - 1]) return false;
+    return true;
+  }
+  /// The same entries, wherever they lie.
+  friend constexpr bool operator==(table_view a, table_view b) {
+    bool same = a.count_ == b.count_;
+    for (std::size_t i = 0; same && i < a.count_; ++i) same = a.first_[i] == b.first_[i];
+    return same;
+  }
+
  private:
   const T* first_ = nullptr;
   std::size_t count_ = 0;

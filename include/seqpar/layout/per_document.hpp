@@ -63,13 +63,12 @@ struct per_document {
 
   constexpr flaw problem() const {
     if (bounds.empty() || bounds.front() != 0) return "per_document: bounds must begin with 0";
-    if (!std::is_sorted(bounds.begin(), bounds.end())) return "per_document: bounds must ascend";
+    if (!bounds.ascends()) return "per_document: bounds must ascend";
     if (const flaw wrong = problem_of(deal.resized(0))) return wrong;
     return detail::problem_of_sizes(token_count(), rank_count());
   }
   friend constexpr bool operator==(const per_document& a, const per_document& b) {
-    return std::equal(a.bounds.begin(), a.bounds.end(), b.bounds.begin(), b.bounds.end()) &&
-           a.deal.resized(0) == b.deal.resized(0);
+    return a.bounds == b.bounds && a.deal.resized(0) == b.deal.resized(0);
   }
 
  private:

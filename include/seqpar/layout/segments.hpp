@@ -2,7 +2,6 @@
 // Any runs for any rank, from the caller's table.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -53,11 +52,10 @@ struct segments {
     if (offsets.size() < 2) return "segments: offsets must have one entry more than there are ranks";
     if (offsets.size() > std::size_t{(std::numeric_limits<int>::max)()})
       return "segments: more ranks than an int holds";
-    if (offsets.front() != 0 || offsets.back() != static_cast<index_t>(runs.size()) ||
-        !std::is_sorted(offsets.begin(), offsets.end()))
+    if (offsets.front() != 0 || offsets.back() != static_cast<index_t>(runs.size()) || !offsets.ascends())
       return "segments: offsets must ascend from 0 to the number of runs";
-    const bool sound = std::all_of(runs.begin(), runs.end(), [](const run& r) { return r.count >= 0 && r.step != 0; });
-    if (!sound) return "segments: a run needs count >= 0 and step other than 0";
+    for (const run& r : runs)
+      if (r.count < 0 || r.step == 0) return "segments: a run needs count >= 0 and step other than 0";
     const index_t tokens = token_count();
     const auto inside = [&](index_t p) { return 0 <= p && p < tokens; };
     for (const run& r : runs)
@@ -65,10 +63,7 @@ struct segments {
         return "segments: a run leaves 0 ... tokens-1, where tokens is the sum of all counts";
     return nullptr;
   }
-  friend constexpr bool operator==(const segments& a, const segments& b) {
-    return std::equal(a.runs.begin(), a.runs.end(), b.runs.begin(), b.runs.end()) &&
-           std::equal(a.offsets.begin(), a.offsets.end(), b.offsets.begin(), b.offsets.end());
-  }
+  friend constexpr bool operator==(const segments&, const segments&) = default;
 
  private:
   constexpr std::span<const run> runs_of(int rank) const {

@@ -99,10 +99,7 @@ struct documents {
         return "documents: bounds descend; give lengths of 0 or more to pack()";
     return nullptr;
   }
-  friend constexpr bool operator==(const documents& a, const documents& b) {
-    return std::equal(a.q_bounds.begin(), a.q_bounds.end(), b.q_bounds.begin(), b.q_bounds.end()) &&
-           std::equal(a.k_bounds.begin(), a.k_bounds.end(), b.k_bounds.begin(), b.k_bounds.end());
-  }
+  friend constexpr bool operator==(const documents&, const documents&) = default;
 
  private:
   using table = table_view<index_t>;
