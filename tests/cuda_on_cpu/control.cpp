@@ -75,6 +75,7 @@ void reset(const settings& to) {
     s->filled.notify_one();
   }
   m.changed.wait(held.lock, [&] { return m.streams.empty(); });
+  m.join_ended();
   if (m.forget_nccl) m.forget_nccl();
   for (auto* e : m.events) delete e;
   m.events.clear();

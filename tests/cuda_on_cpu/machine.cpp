@@ -76,7 +76,15 @@ void edge::acquire() {}
 #endif
 
 machine& the_machine() {
-  static machine& m = *new machine;  // never destroyed: threads may outlive main
+  static machine& m = *new machine;  // never destroyed: threads of streams that nobody destroyed outlive main
+  static const int join_the_others = std::atexit([] {
+    guard held;
+    const auto working = [](cudaStream_t s) { return s->closed; };
+    m.changed.wait_for(held.lock, std::chrono::seconds(2),
+                       [&] { return std::none_of(m.streams.begin(), m.streams.end(), working); });
+    m.join_ended();
+  });
+  static_cast<void>(join_the_others);
   return m;
 }
 
@@ -86,6 +94,11 @@ thread_state& this_thread() {
 }
 
 guard::guard() : lock(the_machine().mutex) {}
+
+void machine::join_ended() {
+  for (std::thread& t : ended) t.join();
+  ended.clear();
+}
 
 void machine::progress() {
   moved_last = std::chrono::steady_clock::now();
@@ -157,6 +170,7 @@ void run_stream(cudaStream_t s, dice next) {
   guard held;
   forget_stream(s);
   m.streams.erase(s);
+  m.ended.push_back(std::move(s->worker));
   delete s;
   m.progress();
 }
@@ -166,8 +180,9 @@ void run_stream(cudaStream_t s, dice next) {
 cudaStream_t make_stream(int device, bool blocking) {
   auto& m = the_machine();
   auto* s = new CUstream_st{++m.made, device, blocking};
+  m.join_ended();
   m.streams.insert(s);
-  std::thread(run_stream, s, dice(m.set.seed * 1000003u + static_cast<unsigned>(s->name))).detach();
+  s->worker = std::thread(run_stream, s, dice(m.set.seed * 1000003u + static_cast<unsigned>(s->name)));
   return s;
 }
 

@@ -122,6 +122,7 @@ struct machine {
 
   std::map<char*, allocation_ptr> memory;
   std::set<cudaStream_t> streams;  // alive, or still working after cudaStreamDestroy
+  std::vector<std::thread> ended;  // have nothing left to do but return
   std::map<int, cudaStream_t> legacy;
   std::set<cudaEvent_t> events;
   std::set<cudaGraph_t> graphs;
@@ -141,6 +142,7 @@ struct machine {
 
   void note(std::string mistake) { found.push_back(std::move(mistake)); }
   void progress();
+  void join_ended();
 };
 
 /// What a thread knows.
@@ -201,6 +203,7 @@ struct CUstream_st {
   int device;
   bool blocking;  // ordered with the legacy stream
   bool closed = false;
+  std::thread worker{};
   std::condition_variable filled{};  // or closed
   std::deque<cuda_on_cpu::task_ptr> queue{};
   cuda_on_cpu::task_ptr last{};
