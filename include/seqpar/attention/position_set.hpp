@@ -8,6 +8,7 @@
 
 #include <seqpar/detail/sort_by.hpp>
 #include <seqpar/exchange/holding.hpp>
+#include <seqpar/layout/detail/runs.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
@@ -129,22 +130,12 @@ class position_set {
   bool sorted_ = true;
 };
 
-/// Puts rows behind others, as one run where they go on evenly.
-template <class = when_used>
-void append_rows(std::vector<run>& rows, run r) {
-  if (rows.empty()) return rows.push_back(r);
-  run& last = rows.back();
-  const index_t step = last.count > 1 ? last.step : r.first - last.first;
-  if (r.first == last.first + last.count * step && (r.count == 1 || r.step == step))
-    last = {last.first, last.count + r.count, step};
-  else
-    rows.push_back(r);
-}
-
 /// The rows of a block whose positions are in the set, in the block's order.
 template <class = when_used>
 std::vector<run> rows_in(const std::vector<run>& block, position_set& set) {
   std::vector<run> rows, found;
+  const auto keep = [&](run r) { rows.push_back(r); };
+  run_joiner join(keep);
   const std::vector<comb>& combs = set.combs();
   for (const run& r : block) {
     if (r.count == 0) continue;
@@ -153,7 +144,7 @@ std::vector<run> rows_in(const std::vector<run>& block, position_set& set) {
     const auto add = [&](interval i) {  // rows span.lo + j · step that lie in i
       i = intersection(i, span);
       const index_t first = (i.lo - span.lo + step - 1) / step, end = (i.hi - span.lo + step - 1) / step;
-      if (!i.empty() && first < end) append_rows(found, {span.lo + first * step, end - first, step});
+      if (!i.empty() && first < end) found.push_back({span.lo + first * step, end - first, step});
     };
     found.clear();
     auto c =
@@ -168,10 +159,11 @@ std::vector<run> rows_in(const std::vector<run>& block, position_set& set) {
     }
     if (r.step < 0)
       for (std::size_t i = found.size(); i-- > 0;)
-        append_rows(rows, {found[i].at(found[i].count - 1), found[i].count, -found[i].step});
+        join({found[i].at(found[i].count - 1), found[i].count, -found[i].step});
     else
-      for (const run& f : found) append_rows(rows, f);
+      for (const run& f : found) join(f);
   }
+  join.finish();
   return rows;
 }
 

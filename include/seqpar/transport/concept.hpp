@@ -103,12 +103,16 @@ namespace detail {
 template <class T, class F>
 status told_to_peers(const T& t, const char* threw, F&& f) {
   status said;
+  bool told = false;
   const auto caught = [&](const char* what) {
     said = {errc::invalid_argument, threw};
-    if constexpr (requires { t.abort(said, std::string_view()); }) t.abort(said, sentence({threw, ": ", what}));
+    if constexpr (requires { t.abort(said, std::string_view()); }) {
+      t.abort(said, sentence({threw, ": ", what}));
+      told = true;
+    }
   };
   on_any_throw([&] { said = f(); }, caught);
-  if (!said.ok()) t.abort(said);  // who knows already hears nothing new
+  if (!said.ok() && !told) t.abort(said);
   return said;
 }
 }  // namespace detail
