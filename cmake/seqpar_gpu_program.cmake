@@ -6,10 +6,10 @@ find_program(SEQPAR_NVCC nvcc HINTS ${CUDAToolkit_BIN_DIR} ENV CUDA_PATH ENV CUD
 set(SEQPAR_GPU_ARCHITECTURE sm_80 CACHE STRING "nvcc's -arch of programs that run on a GPU: sm_80, sm_90, …")
 mark_as_advanced(SEQPAR_NVCC SEQPAR_GPU_ARCHITECTURE)
 
-# seqpar_gpu_program(name SOURCES… [PLAIN…] [LIBRARIES…] [OPTIONS…] [BUILT_FOR]): <name> in the current build folder, target
-# seqpar_<name>, test cuda.<name>. PLAIN sources are plain C++. With BUILT_FOR they can read SEQPAR_BUILT_FOR: 80, 90, …
+# seqpar_gpu_program(name SOURCES… [PLAIN…] [APART…] [LIBRARIES…] [OPTIONS…] [BUILT_FOR]): <name> in the current build folder,
+# target seqpar_<name>, test cuda.<name>. PLAIN sources are plain C++, APART are static libraries of this build. With BUILT_FOR they can read SEQPAR_BUILT_FOR: 80, 90, …
 function(seqpar_gpu_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "BUILT_FOR" "" "SOURCES;PLAIN;LIBRARIES;OPTIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "BUILT_FOR" "" "SOURCES;PLAIN;APART;LIBRARIES;OPTIONS")
   set(program ${CMAKE_CURRENT_BINARY_DIR}/${name})
   file(MAKE_DIRECTORY ${program}.dir)
   set(compile ${SEQPAR_NVCC} -std=c++20 -ccbin ${CMAKE_CXX_COMPILER} -arch=${SEQPAR_GPU_ARCHITECTURE}
@@ -34,6 +34,9 @@ function(seqpar_gpu_program name)
       COMMENT "nvcc ${source}"
       VERBATIM)
     list(APPEND objects ${stem}.o)
+  endforeach()
+  foreach(library IN LISTS arg_APART)
+    list(APPEND objects $<TARGET_FILE:${library}>)
   endforeach()
   set(libraries ${arg_LIBRARIES})
   foreach(library IN LISTS arg_LIBRARIES)

@@ -27,8 +27,8 @@ std::string plan_error(const problem& p) {
   }
   return said;
 }
-template <class Spoil>
-std::string refused(Spoil&& spoil) {
+using spoiler = seqpar::detail::function_ref<void(problem&)>;
+std::string refused(spoiler spoil) {
   problem p = plain();
   spoil(p);
   return plan_error(p);
@@ -37,10 +37,18 @@ any_layout given(const std::vector<run>& runs, const std::vector<index_t>& offse
   return any_layout(segments{runs, offsets}, "segments");
 }
 
+/// Any mask, with the judgement on lengths that any_mask leaves out.
+struct judging_mask : any_mask {
+  template <class M>
+  requires(!std::derived_from<M, any_mask>) judging_mask(const M& mask)
+      : any_mask(mask), judge([mask](padded_length q, padded_length k) { return misfit_of(mask, q, k); }) {}
+  std::string misfit(padded_length q, padded_length k) const { return judge(q, k); }
+  std::function<std::string(padded_length, padded_length)> judge;
+};
+
 /// What prepare says on each rank when rank `odd` was given another problem than the rest; afterwards all of them run
 /// the right one.
-template <class Spoil>
-std::array<std::string, 4> disagreement(int odd, Spoil&& spoil) {
+std::array<std::string, 4> disagreement(int odd, spoiler spoil) {
   const problem good = plain();
   problem bad = good;
   spoil(bad);
@@ -63,8 +71,7 @@ std::array<std::string, 4> disagreement(int odd, Spoil&& spoil) {
   return said;
 }
 /// The message names what, the odd rank, and the rest; numbers are printed, hashes are not.
-template <class Spoil>
-void check_disagreement(const std::string& on, Spoil&& spoil) {
+void check_disagreement(const std::string& on, spoiler spoil) {
   for (int odd : {1, 3}) {
     const auto said = disagreement(odd, spoil);
     const std::string start = "[seqpar] plan_attention: ranks disagree on " + on + ": ";
@@ -186,7 +193,7 @@ TEST_CASE("masks with negative sizes or broken tables are refused while planning
 
 TEST_CASE(
     "teacher forcing over another number of positions than its copies have is refused, padding that is told apart") {
-  const auto planned = [](index_t tokens, const auto& mask, index_t joint = 0) {
+  const auto planned = [](index_t tokens, const judging_mask& mask, index_t joint = 0) {
     const auto plan =
         try_plan_attention<float>(ring(self{}), contiguous{.tokens = tokens, .ranks = 1}, mask,
                                   {.heads = 1, .kv_heads = 1, .head_dim = 4, .joint_q = joint, .joint_kv = joint});

@@ -14,10 +14,6 @@
 
 namespace seqpar::test {
 
-// Compiled once, in harness_test.cpp.
-extern template outcome<float> run_problem<float, host_fast>(const problem&, const tensors&, host_fast);
-extern template outcome<bfloat16> run_problem<bfloat16, host_fast>(const problem&, const tensors&, host_fast);
-
 /// wsum of O, Σ of finite lse, wsum of dQ, dK, dV, in fp64.
 struct golden {
   double out, lse, dq, dk, dv;

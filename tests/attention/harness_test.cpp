@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one place that compiles run_problem, and proofs that the harness sees what it is for.
+// The one place that compiles rank_run, and proofs that the harness sees what it is for.
 #include <tests/attention/rank.hpp>
 
 namespace seqpar::test {
-
-template outcome<float> run_problem<float, host_fast>(const problem&, const tensors&, host_fast);
-template outcome<bfloat16> run_problem<bfloat16, host_fast>(const problem&, const tensors&, host_fast);
 
 namespace {
 /// Calls f(local element, global element) for a rank's rows of a tensor [batch][tokens][columns].

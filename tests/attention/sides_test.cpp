@@ -4,23 +4,12 @@
 
 #include <string>
 
-#include <seqpar/attention/setup.hpp>
+#include <seqpar/attention/planning.hpp>
 #include <seqpar/seqpar.hpp>
 #include <tests/support/any.hpp>
 
 namespace seqpar::test {
 namespace {
-
-struct ring_of_ranks {
-  int ranks, me;
-  int size() const { return ranks; }
-  int index() const { return me; }
-  int ring_size() const { return ranks; }
-  int all_to_all_size() const { return 1; }
-  int ring_of(int member) const { return member; }
-  int all_to_all_of(int) const { return 0; }
-  int member_at(int ring, int) const { return ring; }
-};
 
 /// In turns, each rank's last row first.
 struct turned : striped {
@@ -94,6 +83,7 @@ void check(const any_layout& q_layout, const any_layout& kv_layout, const M& unb
   const int ranks = q_layout.rank_count();
   const auto mask = bound(unbound, q_layout.token_count(), kv_layout.token_count() + joint);
   const counts n = counted(q_layout, kv_layout, mask, joint);
+  const detail::layout_rows q_rows(q_layout), kv_rows(kv_layout);
   CAPTURE(q_layout.name());
   CAPTURE(kv_layout.name());
   const attention_options options{.passes = forward_backward, .moves = {side::cheaper, side::cheaper}};
@@ -105,9 +95,15 @@ void check(const any_layout& q_layout, const any_layout& kv_layout, const M& unb
                                 .joint_kv = joint,
                                 .joint_at = joint_place::front};
     for (const int me : {0, ranks - 1}) {
-      const detail::attention_setup s = detail::setup_builder(ring_of_ranks{ranks, me}, q_layout, kv_layout, mask,
-                                                              shape, options, 2, 64, 64, false, 0)
-                                            .build();
+      const detail::attention_setup s = planning_apart<>::setup({{.ring = ranks, .all_to_all = 1},
+                                                                 me,
+                                                                 q_rows,
+                                                                 kv_rows,
+                                                                 mask,
+                                                                 shape,
+                                                                 options,
+                                                                 2,
+                                                                 {.query_tile = 64, .key_tile = 64}});
       // 16 bits but for sums, the state and dq: k, v | k, v, dk, dv; q, acc, max, sum | q, dout, lse, delta, dq
       const index_t sight = s.intervals ? 16 : 4;
       const index_t of_keys[2] = {n.keys * kv_heads * 12 * 2, n.keys * kv_heads * 12 * 6};

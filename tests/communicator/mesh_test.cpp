@@ -36,8 +36,11 @@ groups groups_of(const Mesh& m, axis along) {
   const bool ring = along == axis::ring;
   for (int other = 0; other < (ring ? m.all_to_all_size() : m.ring_size()); ++other) {
     std::vector<int> one;
-    for (int i = 0; i < (ring ? m.ring_size() : m.all_to_all_size()); ++i)
-      one.push_back(m.rank_of(ring ? m.member_at(i, other) : m.member_at(other, i)));
+    for (int i = 0; i < (ring ? m.ring_size() : m.all_to_all_size()); ++i) {
+      const int r = ring ? i : other, u = ring ? other : i;
+      one.push_back(m.rank_of(m.member_at(r, u)));
+      CHECK(m.along(along, r, u).rank_of(i) == one.back());
+    }
     all.push_back(one);
   }
   return all;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <seqpar/cost.hpp>
 #include <set>
+#include <tests/cost/apart.hpp>
 #include <tests/cost/documents.hpp>
 #include <tests/support/any.hpp>
 

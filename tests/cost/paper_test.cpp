@@ -6,6 +6,7 @@
 #include <seqpar/kernel/host_reference.hpp>
 #include <tests/cost/documents.hpp>
 #include <tests/support/any.hpp>
+#include <tests/support/apart.hpp>
 
 #include <seqpar/layout/grid.hpp>
 #include <seqpar/layout/nested.hpp>

@@ -3,6 +3,10 @@
 #include <doctest/doctest.h>
 #include <seqpar/cost/timeline.hpp>
 #include <seqpar/layout/zigzag.hpp>
+#include <tests/cost/apart.hpp>
+
+template struct seqpar::attention_apart<seqpar::bfloat16, seqpar::paper_transport, seqpar::on_paper,
+                                        seqpar::test::kernel_here>;
 
 namespace seqpar::test {
 namespace {

@@ -82,5 +82,6 @@ if(TARGET seqpar::nccl)
     kernels_on_gpu LIBRARIES ${SEQPAR_NCCL_LIBRARY} SOURCES ${here}/on_gpu.cu ${here}/gpu_program.cu ${here}/apart.cu
                                                             ${here}/attention_test.cpp ${here}/decode_test.cpp
                                                             ${here}/exchange_test.cpp
-    PLAIN ${here}/apart_program.cpp)
+    PLAIN ${here}/apart_program.cpp
+    APART seqpar_test_apart)
 endif()

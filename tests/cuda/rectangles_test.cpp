@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include <seqpar/cuda/by_rectangles.hpp>
+#include <seqpar/seqpar.hpp>
 #include <tests/attention/draw.hpp>
 #include <tests/cuda/engine.hpp>
 #include <tests/cuda/plain_sdpa.hpp>

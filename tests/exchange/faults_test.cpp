@@ -182,6 +182,18 @@ TEST_CASE("ranks that give different inputs are all told so before data moves, a
                  "ranks disagree on the holdings"));
 }
 
+TEST_CASE(
+    "who disagrees is said by ranks of the transport, in ascending order, whatever list the mesh was built from") {
+  const std::vector<std::string> text = told(4, [](const auto&, auto t) {
+    if (t.rank() == 0) return;  // not a member
+    auto plan =
+        plan_gather(ring(t, {3, 1, 2}), contiguous{.tokens = 12, .ranks = 3}, {.row_bytes = t.rank() == 2 ? 2 : 4});
+    plan.prepare(host_memory(plan.memory()), on_host{});
+  });
+  for (std::size_t r : {1u, 2u, 3u})
+    CHECK(contains(text[r], "ranks disagree on row_bytes: expected 4 (ranks 1,3 of 3), got 2 (rank 2)"));
+}
+
 TEST_CASE("a fault of one rank at run time is its own status, peer_failed for the others, and forgotten by recover()") {
   enum class fault {
     not_prepared,

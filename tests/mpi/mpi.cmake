@@ -11,6 +11,7 @@ foreach(target seqpar_test_mpi seqpar_mpi_faults seqpar_mpi_consumer)
   seqpar_own(${target})
   target_link_libraries(${target} PRIVATE seqpar::mpi doctest::doctest)
 endforeach()
+target_link_libraries(seqpar_test_mpi PRIVATE seqpar_test_apart)
 
 foreach(ranks 1 2 3 4 8)
   add_test(NAME mpi.${ranks} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:seqpar_test_mpi>

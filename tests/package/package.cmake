@@ -86,6 +86,19 @@ add_executable(seqpar_two_units ${here}/consumer.cpp ${here}/other_unit.cpp)
 seqpar_own(seqpar_two_units)
 add_test(NAME package.two_units COMMAND seqpar_two_units)
 
+# Attention that is compiled apart is not compiled where it is used. What another compiler or a sanitizer makes of that is
+# no news.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND SEQPAR_BENCH)
+  add_library(seqpar_apart_program OBJECT ${here}/apart_program.cpp)
+  seqpar_own(seqpar_apart_program)
+  add_executable(seqpar_apart ${here}/apart.cpp)
+  seqpar_own(seqpar_apart)
+  target_link_libraries(seqpar_apart PRIVATE seqpar_apart_program)
+  add_test(NAME package.apart COMMAND seqpar_apart)
+  seqpar_add_script_test(package.apart.missing ${here}/apart.cmake CXX=${CMAKE_CXX_COMPILER}
+                         OBJECT=$<TARGET_OBJECTS:seqpar_apart_program> DIR=${there}/apart)
+endif()
+
 get_property(all DIRECTORY PROPERTY TESTS)
 list(FILTER all INCLUDE REGEX "^package")
 set_tests_properties(${all} PROPERTIES LABELS package TIMEOUT 300)

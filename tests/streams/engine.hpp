@@ -208,3 +208,7 @@ struct nccl_threads {
 using on_nccl = nccl_threads<late_host>;
 
 }  // namespace seqpar::test
+
+// What small ranks over NCCL run, compiled once, in order_test.cpp.
+extern template struct seqpar::attention_apart<float, seqpar::nccl::transport, seqpar::test::late_host,
+                                               seqpar::test::late_kernel>;

@@ -3,6 +3,9 @@
 
 #include <tests/streams/engine.hpp>
 
+template struct seqpar::attention_apart<float, seqpar::nccl::transport, seqpar::test::late_host,
+                                        seqpar::test::late_kernel>;
+
 namespace seqpar::test {
 
 TEST_CASE("both axes of a mesh over NCCL in a loop, ranks late at random: no hang, and the same bits each time [O3]") {

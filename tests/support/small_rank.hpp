@@ -10,6 +10,7 @@
 #include <seqpar/attention/plan.hpp>
 #include <seqpar/layout/zigzag.hpp>
 #include <seqpar/mask/causal.hpp>
+#include <tests/support/apart.hpp>
 #include <tests/support/engine.hpp>
 #include <tests/support/guarded_memory.hpp>
 

@@ -11,6 +11,7 @@
 #include <seqpar/layout/contiguous.hpp>
 #include <seqpar/layout/striped.hpp>
 #include <seqpar/mask/full.hpp>
+#include <tests/support/apart.hpp>
 
 namespace seqpar::test {
 

@@ -51,6 +51,20 @@ struct backward_arguments {
 
 namespace detail {
 
+/// The shapes of a member's tensors.
+struct tensor_shapes {
+  using four = std::array<index_t, 4>;
+  using three = std::array<index_t, 3>;
+  tensor_shapes(const attention_shape& n, index_t q_rows, index_t kv_rows)
+      : q{n.batch, q_rows, n.heads, n.head_dim},
+        k{n.batch, kv_rows, n.kv_heads, n.head_dim},
+        v{n.batch, kv_rows, n.kv_heads, n.v_dim()},
+        out{n.batch, q_rows, n.heads, n.v_dim()},
+        lse{n.batch, n.heads, q_rows} {}
+  four q, k, v, out;
+  three lse;
+};
+
 /// What is said of a wrong buffer. Literals, since a run allocates nothing.
 struct buffer_texts {
   const char *shape, *dense, *numbers, *null, *places, *overlap;
@@ -71,19 +85,19 @@ class buffer_checks {
   explicit buffer_checks(const buffer_texts& texts = attention_texts) : texts_(texts) {}
 
   template <class T>
-  void input(const char* name, const rows_view<T>& v, std::array<index_t, 4> shape) {
+  void input(const char* name, const rows_view<T>& v, const std::array<index_t, 4>& shape) {
     rows(name, v, shape, false);
   }
   template <class T>
-  void output(const char* name, const rows_view<T>& v, std::array<index_t, 4> shape) {
+  void output(const char* name, const rows_view<T>& v, const std::array<index_t, 4>& shape) {
     rows(name, v, shape, true);
   }
   template <class T>
-  void input(const char* name, const heads_view<T>& v, std::array<index_t, 3> shape) {
+  void input(const char* name, const heads_view<T>& v, const std::array<index_t, 3>& shape) {
     numbers(name, v, shape, false);
   }
   template <class T>
-  void output(const char* name, const heads_view<T>& v, std::array<index_t, 3> shape) {
+  void output(const char* name, const heads_view<T>& v, const std::array<index_t, 3>& shape) {
     numbers(name, v, shape, true);
   }
   void memory(const char* name, const region& r, index_t used) {
@@ -100,7 +114,7 @@ class buffer_checks {
 
  private:
   template <class T>
-  void rows(const char* name, const rows_view<T>& v, std::array<index_t, 4> shape, bool written) {
+  void rows(const char* name, const rows_view<T>& v, const std::array<index_t, 4>& shape, bool written) {
     if (v.shape != shape) {
       if (shape[0] * shape[1] * shape[2] * shape[3] != 0 || v.pointer != nullptr)
         fail(errc::invalid_argument, texts_.shape, name,
@@ -111,7 +125,7 @@ class buffer_checks {
     add(name, {array_of(v), shape[1], shape[2]}, written);
   }
   template <class T>
-  void numbers(const char* name, const heads_view<T>& v, std::array<index_t, 3> shape, bool written) {
+  void numbers(const char* name, const heads_view<T>& v, const std::array<index_t, 3>& shape, bool written) {
     if (v.shape != shape) {
       if (shape[0] * shape[1] * shape[2] != 0 || v.pointer != nullptr)
         fail(errc::invalid_argument, texts_.numbers, name,

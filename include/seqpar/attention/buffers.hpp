@@ -231,8 +231,9 @@ struct bound_tables {
   std::vector<std::vector<key_table>> keys;
 
   /// Counts when `c` has no memory, else writes with upload(to, from, bytes); `bound` is filled in either case.
-  template <class Upload>
-  static void walk(carver& c, const attention_setup& s, bound_tables& bound, Upload&& upload) {
+  template <class = when_used>
+  static void walk(carver& c, const attention_setup& s, bound_tables& bound,
+                   function_ref<void(void*, const void*, index_t)> upload) {
     const auto copy = [&]<class E>(const std::vector<E>& list) {
       E* p = c.take<E>(static_cast<index_t>(list.size()));
       if (p) upload(p, list.data(), static_cast<index_t>(list.size() * sizeof(E)));
@@ -253,6 +254,7 @@ struct bound_tables {
     }
   }
   /// Table bytes of any setup within a capacity.
+  template <class = when_used>
   static index_t most_bytes(const attention_setup& s, const attention_options& o, index_t query_tile, index_t key_tile,
                             bool by_keys) {
     carver c;

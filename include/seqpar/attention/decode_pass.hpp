@@ -211,7 +211,7 @@ struct decode_pass {
   }
   status merge_along_ring() {
     const index_t bytes = floats(plan.own_) * static_cast<index_t>(sizeof(float));
-    const axis_view<decltype(plan.team_)> along{plan.team_, axis::ring, plan.ring(), plan.part()};
+    const peer_ranks along = plan.team_.along(axis::ring, plan.ring(), plan.part());
     const merge_tree way = plan.tree();
     const status s = way.run(
         [&](int peer, bool send, bool receive, index_t number) {
@@ -237,7 +237,7 @@ struct decode_pass {
   }
   status hand_round() const {
     if (plan.team_.all_to_all_size() == 1) return {};
-    const axis_view<decltype(plan.team_)> along{plan.team_, axis::all_to_all, plan.ring(), plan.part()};
+    const peer_ranks along = plan.team_.along(axis::all_to_all, plan.ring(), plan.part());
     const auto bytes_of = [&](interval heads) { return floats(heads) * static_cast<index_t>(sizeof(float)); };
     return carry({"decode heads", 0}, [&](auto& g) {
       for (int u = 0; u < plan.team_.all_to_all_size(); ++u) {

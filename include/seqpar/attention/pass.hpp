@@ -11,17 +11,6 @@ namespace seqpar {
 inline namespace v0_1 {
 namespace detail {
 
-/// The members along one axis through (ring, group): index → rank of the transport.
-template <class Mesh>
-struct axis_view {
-  const Mesh& team;
-  axis along;
-  int ring, group;
-  int rank_of(int i) const {
-    return team.rank_of(along == axis::ring ? team.member_at(i, group) : team.member_at(ring, i));
-  }
-};
-
 /// Rows and heads of a view.
 template <class T>
 rows_view<T> part_of(const rows_view<T>& v, interval rows, interval heads) {
@@ -59,6 +48,7 @@ struct pass_base {
   using T = typename Plan::value_type;
   using Out = typename Plan::out_type;
   using Grad = typename Plan::grad_type;
+  using group_type = typename Plan::group_type;
   static constexpr std::size_t keys_group = 0, gradients_group = 1, other_group = 2, windows_group = 3,
                                window_gradients_group = 4;
 
@@ -71,8 +61,8 @@ struct pass_base {
 
   const attention_setup& s = plan.setup_;
   const attention_shape& n = s.shape;
-  axis_view<decltype(plan.team_)> group{plan.team_, axis::all_to_all, s.ring, s.group};
-  axis_view<decltype(plan.team_)> ring{plan.team_, axis::ring, s.ring, s.group};
+  peer_ranks group = plan.team_.along(axis::all_to_all, s.ring, s.group);
+  peer_ranks ring = plan.team_.along(axis::ring, s.ring, s.group);
   interval q_group{0, s.own.q_rows}, kv_group{0, s.own.kv_rows};
 
   const attention_options& options() const { return plan.options_; }
@@ -88,9 +78,8 @@ struct pass_base {
   head_map heads() const { return {s.heads.lo, s.kv_heads.lo, n.heads_per_kv()}; }
 
   /// Posts what `post(group)` adds and launches it.
-  template <class Post>
-  status launch(std::size_t which, message_label label, Post&& post) const {
-    auto& g = plan.groups_[which];
+  status launch(std::size_t which, message_label label, function_ref<void(group_type&)> post) const {
+    group_type& g = plan.groups_[which];
     g.clear();
     label.plan = plan.said_.plan();
     g.label(label);
@@ -100,8 +89,7 @@ struct pass_base {
   }
   status wait(std::size_t which) const { return plan.team_.transport().wait(plan.groups_[which], exec); }
   /// An exchange with nothing to hide behind: launch, do this rank's own share, wait.
-  template <class Post, class Own>
-  status carry(message_label label, Post&& post, Own&& own) const {
+  status carry(message_label label, function_ref<void(group_type&)> post, function_ref<void()> own) const {
     if (status st = launch(other_group, label, post); !st.ok()) return st;
     own();
     return wait(other_group);
@@ -219,8 +207,7 @@ struct pass_base {
   /// Calls f(mask) with the form of the mask that this plan's kernels use.
   template <class F>
   status with_mask(F&& f) const {
-    using mask_type = std::remove_cvref_t<decltype(*plan.mask_)>;
-    if constexpr (!interval_mask<mask_type> && takes_mask<typename Plan::kernel_type, mask_type>())
+    if constexpr (!std::same_as<std::remove_cvref_t<decltype(*plan.mask_)>, by_intervals>)
       if (!s.intervals) return f(*plan.mask_);
     return f(by_intervals{});
   }

@@ -175,17 +175,17 @@ class seer_walk {
 /// it sees the last key there that its first query sees. So the work grows with the runs of what is found; spans and
 /// their reach are shared by all blocks.
 /// Where that would end at few queries each, or a span's reach is no less than each of its queries', they are walked.
-template <class Mask>
+template <class = when_used>
 class seer_search {
  public:
-  seer_search(const Mask& mask, const std::vector<std::vector<run>>& blocks, index_t k_tokens)
+  seer_search(const mask_view& mask, const std::vector<std::vector<run>>& blocks, index_t k_tokens)
       : mask_(mask), blocks_(blocks), k_tokens_(k_tokens), found_(blocks.size()) {
     for (const std::vector<run>& block : blocks) keys_.emplace_back(packed_rows(block, {0, 1}));
   }
 
   std::vector<position_set> among(interval queries) {
     if (queries.empty()) return std::move(found_);
-    if constexpr (halves) {
+    if (mask_.has_reach || all_reach_all_) {
       std::vector<std::size_t> all(keys_.size());
       std::iota(all.begin(), all.end(), std::size_t{0});
       steps_left_ = 64 * std::ssize(all) + queries.size() / 8;
@@ -193,22 +193,17 @@ class seer_search {
       if (steps_left_ >= 0) return std::move(found_);
       found_.assign(found_.size(), {});
     }
-    if constexpr (!all_reach_all) {
-      const key_line line(blocks_, k_tokens_);
-      seer_walk walk(line, keys_, found_);
-      for (index_t q = queries.lo; q < queries.hi; ++q) {
-        look_from({q, q + 1});
-        walk.step(q, reached_);
-      }
-      walk.end(queries.hi);
+    const key_line line(blocks_, k_tokens_);
+    seer_walk walk(line, keys_, found_);
+    for (index_t q = queries.lo; q < queries.hi; ++q) {
+      look_from({q, q + 1});
+      walk.step(q, reached_);
     }
+    walk.end(queries.hi);
     return std::move(found_);
   }
 
  private:
-  static constexpr bool all_reach_all = !has_reach<Mask> && !interval_mask<Mask>;
-  static constexpr bool halves = has_reach<Mask> || all_reach_all;
-
   void search(interval queries, std::vector<std::size_t> blocks) {
     if ((steps_left_ -= std::ssize(blocks)) < 0) return;
     const bool single = queries.size() == 1;
@@ -216,7 +211,7 @@ class seer_search {
     std::erase_if(blocks, [&](std::size_t b) {
       const bool whole = std::any_of(reached_.begin(), reached_.end(), [&](interval keys) {
         const index_t last = keys_[b].last_in(keys);
-        return last >= 0 && (single || all_reach_all || covers(mask_, queries, {last, last + 1}) == cover::all);
+        return last >= 0 && (single || all_reach_all_ || mask_.covers(queries, {last, last + 1}) == cover::all);
       });
       if (whole) found_[b].add(queries);
       return whole;
@@ -232,10 +227,11 @@ class seer_search {
 
   void look_from(interval queries) {
     reached_.clear();
-    reach(mask_, queries, k_tokens_, [&](interval keys) { reached_.push_back(keys); });
+    mask_.reach(queries, k_tokens_, [&](interval keys) { reached_.push_back(keys); });
   }
 
-  const Mask& mask_;
+  const mask_view mask_;
+  const bool all_reach_all_ = !mask_.has_reach && !mask_.has_intervals;
   const std::vector<std::vector<run>>& blocks_;
   index_t k_tokens_;
   std::vector<holding_index> keys_;

@@ -8,26 +8,28 @@
 #include <seqpar/attention/position_set.hpp>
 #include <seqpar/attention/shape.hpp>
 #include <seqpar/exchange/route.hpp>
-#include <seqpar/mask/concept.hpp>
+#include <seqpar/mask/detail/mask_view.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
 namespace detail {
 
 /// The keys that some of the queries in `runs` may see.
-template <class Mask>
-position_set reach_of(const Mask& mask, const std::vector<run>& runs, index_t k_tokens) {
+template <class = when_used>
+position_set reach_of(const mask_view& mask, const std::vector<run>& runs, index_t k_tokens) {
   position_set set;
-  const auto add = [&](interval i) { set.add(i); };
+  const auto reach = [&](index_t lo, index_t hi) {
+    mask.reach({lo, hi}, k_tokens, [&](interval keys) { set.add(keys); });
+  };
   for (const run& r : runs) {
     if (r.count == 0) continue;
     if (r.step == 1)
-      reach(mask, {r.first, r.first + r.count}, k_tokens, add);
+      reach(r.first, r.first + r.count);
     else if (r.step == -1)
-      reach(mask, {r.at(r.count - 1), r.first + 1}, k_tokens, add);
+      reach(r.at(r.count - 1), r.first + 1);
     else
       for (index_t i = 0; i < r.count; ++i) {
-        reach(mask, {r.at(i), r.at(i) + 1}, k_tokens, add);
+        reach(r.at(i), r.at(i) + 1);
         if (i % 4096 == 0) set.pack();
       }
   }

@@ -11,7 +11,8 @@
 #include <seqpar/communicator/mesh.hpp>
 #include <seqpar/kernel/tables.hpp>
 #include <seqpar/kernel/transpose.hpp>
-#include <seqpar/mask/intervals.hpp>
+#include <seqpar/layout/detail/runs.hpp>
+#include <seqpar/mask/detail/mask_view.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
@@ -87,50 +88,62 @@ struct attention_setup {
   }
 };
 
-/// A mask that may answer try_key_intervals; a bare functor never does.
-template <class M>
-concept may_have_intervals = listed_mask<M> || requires(const M& mask, index_t q) {
-  mask.try_key_intervals(q);
+/// What planning must know of a kernel: its tiles, and what it reads beside them (null: it does not).
+struct kernel_needs {
+  index_t query_tile, key_tile;
+  void (*transpose)(key_rows&) = nullptr;
+  std::optional<std::vector<rectangle>> (*rectangles)(const query_table&, std::span<const run>, index_t) = nullptr;
+  index_t most_rectangles = 0;
+
+  template <class Kernel>
+  static kernel_needs of(bool backward) {
+    kernel_needs n{Kernel::query_tile_rows, Kernel::key_tile_rows};
+    if constexpr (walks_by_keys<Kernel>())
+      if (backward) n.transpose = seqpar::transpose<>;
+    if constexpr (detail::most_rectangles<Kernel>() > 0) {
+      n.rectangles = seqpar::rectangles<>;
+      n.most_rectangles = detail::most_rectangles<Kernel>();
+    }
+    return n;
+  }
 };
 
-inline std::vector<run> runs_of(const holding& h) {
-  std::vector<run> runs;
-  for (const row_piece& p : h.pieces) runs.push_back(p.rows);
-  return runs;
-}
+/// What an attention is planned from, types forgotten. `mask` is bound to the whole lengths and has passed its own
+/// checks.
+struct attention_problem {
+  mesh_shape team;
+  int me;
+  const layout_rows &q, &kv;
+  mask_view mask;
+  attention_shape shape;
+  const attention_options& options;
+  index_t element_bytes;
+  kernel_needs kernel;
 
-/// Works the setup out. `mask` is bound to the whole lengths and has passed its own checks.
-template <class Mesh, class QLayout, class KvLayout, class Mask>
+  index_t q_tokens() const { return q.tokens + shape.joint_q; }  ///< with joint ones
+  index_t k_tokens() const { return kv.tokens + shape.joint_kv; }
+};
+
+/// Works the setup out.
+template <class = when_used>
 class setup_builder {
  public:
-  setup_builder(const Mesh& team, const QLayout& q, const KvLayout& kv, const Mask& mask, const attention_shape& shape,
-                const attention_options& options, index_t element_bytes, index_t query_tile, index_t key_tile,
-                bool by_keys, index_t most_rectangles)
-      : team_(team),
-        q_(q),
-        kv_(kv),
-        mask_(mask),
-        options_(options),
-        element_bytes_(element_bytes),
-        query_tile_(query_tile),
-        key_tile_(key_tile),
-        by_keys_(by_keys),
-        most_rectangles_(most_rectangles) {
-    s_.shape = shape;
-    s_.ring_size = team.ring_size();
-    s_.group_size = team.all_to_all_size();
-    s_.ring = team.ring_of(team.index());
-    s_.group = team.all_to_all_of(team.index());
-    k_tokens_ = kv.token_count() + shape.joint_kv;
+  explicit setup_builder(const attention_problem& p)
+      : p_(p), team_(p.team), options_(p.options), k_tokens_(p.k_tokens()) {
+    s_.shape = p.shape;
+    s_.ring_size = static_cast<int>(team_.ring);
+    s_.group_size = static_cast<int>(team_.all_to_all);
+    s_.ring = team_.ring_of(p.me);
+    s_.group = team_.all_to_all_of(p.me);
   }
 
   attention_setup build() {
     s_.heads = s_.heads_of(s_.group);
     s_.kv_heads = s_.kv_heads_of(s_.group);
     s_.joint_q = joint_rows(s_.ring);
-    s_.intervals = may_have_intervals<Mask> && all_fit();
-    s_.joint_kv_slice = share(s_.shape.joint_kv, team_.size(), team_.index());
-    plan_groups();
+    s_.intervals = p_.mask.may_have_intervals && all_fit();
+    s_.joint_kv_slice = share(s_.shape.joint_kv, team_.size(), p_.me);
+    plan_blocks();
     plan_rounds();
     plan_sizes();
     plan_joint();
@@ -142,51 +155,48 @@ class setup_builder {
   bool front() const { return s_.shape.joint_at == joint_place::front; }
   interval joint_rows(int ring) const { return share(s_.shape.joint_q, s_.ring_size, ring); }
   run joint_run(interval rows, index_t dealt) const { return {(front() ? 0 : dealt) + rows.lo, rows.size(), 1}; }
-  holding q_home(int member, interval columns) const {
-    return holding_of(q_, member, columns, 0, front() ? s_.shape.joint_q : 0);
-  }
-  holding kv_home(int member, interval columns) const {
-    return holding_of(kv_, member, columns, 0, front() ? s_.shape.joint_kv : 0);
-  }
-  /// The rows of all members of one ring index, member after member: the order in which they arrive.
-  template <class Home>
-  holding gathered(int ring, interval columns, Home&& home) const {
-    holding all{{}, columns};
-    index_t place = 0;
-    for (int u = 0; u < s_.group_size; ++u)
-      for (const row_piece& p : home(team_.member_at(ring, u), columns).pieces) {
-        all.append(p.rows, place);
-        place += p.rows.count;
-      }
+  /// Positions of each member's rows: behind the joint ones where these are in front.
+  std::vector<std::vector<run>> positions_of(const layout_rows& layout, index_t joint) const {
+    std::vector<std::vector<run>> all = layout.of_rank;
+    for (std::vector<run>& rows : all)
+      for (run& r : rows) r.first += front() ? joint : 0;
     return all;
   }
+  /// The rows of all members of one ring index, member after member: the order in which they arrive.
+  std::vector<run> block_of(const std::vector<std::vector<run>>& home, int ring) const {
+    std::vector<run> block;
+    for (int u = 0; u < s_.group_size; ++u)
+      for (const run& r : home[static_cast<std::size_t>(team_.member_at(ring, u))]) block.push_back(r);
+    return block;
+  }
+  /// Rows with all heads at home, the block's rows with some heads in the group.
+  template <class HeadsOf>
+  route into_group(const std::vector<std::vector<run>>& home, index_t heads, HeadsOf&& heads_of) const {
+    const std::vector<run> block = block_of(home, s_.ring);
+    return route::between(
+        s_.group, s_.group_size,
+        [&](int u) {
+          return packed_rows(home[static_cast<std::size_t>(team_.member_at(s_.ring, u))], {0, heads});
+        },
+        [&](int u) { return packed_rows(block, heads_of(u)); });
+  }
 
-  void plan_groups() {
+  void plan_blocks() {
+    const auto q_home = positions_of(p_.q, s_.shape.joint_q), kv_home = positions_of(p_.kv, s_.shape.joint_kv);
+    for (int r = 0; r < s_.ring_size; ++r) {
+      q_runs_.push_back(block_of(q_home, r));
+      kv_runs_.push_back(block_of(kv_home, r));
+    }
     if (s_.group_size == 1) return;
-    const auto member = [&](int u) { return team_.member_at(s_.ring, u); };
-    s_.q_in = route::between(
-        s_.group, s_.group_size,
-        [&](int u) {
-          return q_home(member(u), {0, s_.shape.heads});
-        },
-        [&](int u) { return gathered(s_.ring, s_.heads_of(u), [&](int m, interval c) { return q_home(m, c); }); });
-    s_.kv_in = route::between(
-        s_.group, s_.group_size,
-        [&](int u) {
-          return kv_home(member(u), {0, s_.shape.kv_heads});
-        },
-        [&](int u) { return gathered(s_.ring, s_.kv_heads_of(u), [&](int m, interval c) { return kv_home(m, c); }); });
+    s_.q_in = into_group(q_home, s_.shape.heads, [&](int u) { return s_.heads_of(u); });
+    s_.kv_in = into_group(kv_home, s_.shape.kv_heads, [&](int u) { return s_.kv_heads_of(u); });
   }
 
   int hops_per_round() const { return options_.schedule == schedule::all_gather ? std::max(1, s_.ring_size - 1) : 1; }
   void plan_rounds() {
     for (int r = 0; r < s_.ring_size; ++r) {
-      q_runs_.push_back(runs_of(gathered(r, {0, 1}, [&](int m, interval c) { return q_home(m, c); })));
-      kv_runs_.push_back(runs_of(gathered(r, {0, 1}, [&](int m, interval c) { return kv_home(m, c); })));
-      position_set need = reach_of(mask_, q_runs_.back(), k_tokens_);
-      const interval joint = joint_rows(r);
-      need.add(reach_of(mask_, {joint_run(joint, q_.token_count())}, k_tokens_));
-      needs_.push_back(std::move(need));
+      position_set& need = needs_.emplace_back(reach_of(p_.mask, q_runs_[static_cast<std::size_t>(r)], k_tokens_));
+      need.add(reach_of(p_.mask, {joint_run(joint_rows(r), p_.q.tokens)}, k_tokens_));
     }
     ring_planner planner(kv_runs_, needs_, {0, s_.kv_heads.size()});
     if (options_.schedule == schedule::pass_along)
@@ -205,7 +215,7 @@ class setup_builder {
     const moving_sides& asked = options_.moves;
     if (s_.ring_size == 1 || !queries_may_travel(options_, s_.shape)) return;
     if (asked.forward == side::keys && (!both || asked.backward == side::keys)) return;
-    std::vector<position_set> seers = seer_search(mask_, kv_runs_, k_tokens_).among({0, q_.token_count()});
+    std::vector<position_set> seers = seer_search(p_.mask, kv_runs_, k_tokens_).among({0, p_.q.tokens});
     s_.visits = ring_planner(q_runs_, seers, {0, s_.heads.size()}).direct(s_.ring, 1);
     for (ring_round& r : s_.visits.rounds) r.once = r.kv.of_one_column();
     index_t kv_heads = 0, parts = 0;
@@ -224,8 +234,8 @@ class setup_builder {
                          bytes(s_.rounds.all_rows, batch * kv_heads * key_bytes);
       return fewer ? side::queries : side::keys;
     };
-    const travel_bytes keys = bytes_of_key(s_.shape, element_bytes_),
-                       queries = bytes_of_query(s_.shape, element_bytes_);
+    const travel_bytes keys = bytes_of_key(s_.shape, p_.element_bytes),
+                       queries = bytes_of_query(s_.shape, p_.element_bytes);
     s_.moves.forward = choose(asked.forward, keys.forward, queries.forward);
     s_.moves.backward = both ? choose(asked.backward, keys.backward, queries.backward) : s_.moves.forward;
     if (s_.moves.forward == side::queries && s_.moves.backward == side::queries) s_.rounds = {};
@@ -236,8 +246,8 @@ class setup_builder {
     for (int m = 0; m < team_.size(); ++m) {
       const int r = team_.ring_of(m), u = team_.all_to_all_of(m);
       member_sizes n;
-      n.q_home = q_.count_of(m);
-      n.kv_home = kv_.count_of(m);
+      n.q_home = count_of(p_.q.of(m));
+      n.kv_home = count_of(p_.kv.of(m));
       n.q_rows = count_of(q_runs_[static_cast<std::size_t>(r)]);
       n.kv_rows = count_of(kv_runs_[static_cast<std::size_t>(r)]);
       n.heads = s_.heads_of(u).size();
@@ -267,12 +277,12 @@ class setup_builder {
         n.window_rows = s_.rounds.windows.empty() ? 0 : group;
       }
       s_.largest = member_sizes::largest(s_.largest, n);
-      if (m == team_.index()) s_.own = n;
+      if (m == p_.me) s_.own = n;
     }
   }
 
   void plan_joint() {
-    const int members = team_.size(), me = team_.index();
+    const int members = team_.size(), me = p_.me;
     if (s_.shape.joint_q > 0)
       s_.joint_out = route::between(
           me, members,
@@ -304,12 +314,13 @@ class setup_builder {
   void plan_tables() {
     const std::vector<run>&dealt = q_runs_[static_cast<std::size_t>(s_.ring)],
           &own = kv_runs_[static_cast<std::size_t>(s_.ring)];
-    const std::vector<run> joint{joint_run(s_.joint_q, q_.token_count())},
-        joint_keys{joint_run({0, s_.shape.joint_kv}, kv_.token_count())};
+    const std::vector<run> joint{joint_run(s_.joint_q, p_.q.tokens)},
+        joint_keys{joint_run({0, s_.shape.joint_kv}, p_.kv.tokens)};
+    const kernel_needs& kernel = p_.kernel;
     const auto add = [&](query_part& part, std::span<const run> keys, side moving) {
-      part.keys.push_back(lower_keys(keys, part.rows, key_tile_));
-      if (by_keys_ && s_.moves.backward == moving) transpose(part.keys.back());
-      if (most_rectangles_ > 0) part.keys.back().rectangles = rectangles(part.rows.table(), keys, most_rectangles_);
+      key_rows& segment = part.keys.emplace_back(lower_keys(keys, part.rows, kernel.key_tile));
+      if (kernel.transpose && s_.moves.backward == moving) kernel.transpose(segment);
+      if (kernel.rectangles) segment.rectangles = kernel.rectangles(part.rows.table(), keys, kernel.most_rectangles);
     };
     for (const std::vector<run>* queries : {&dealt, &joint}) {
       query_part& part = s_.parts.emplace_back(part_of(*queries));
@@ -324,27 +335,22 @@ class setup_builder {
     }
   }
   query_part part_of(std::span<const run> queries) const {
-    if (!s_.intervals) return {lower_positions(queries, query_tile_), {}};
+    if (!s_.intervals) return {lower_positions(queries, p_.kernel.query_tile), {}};
     return {lower_intervals(
-                queries, [&](index_t q) { return *try_key_intervals(mask_, q); }, k_tokens_, query_tile_),
+                queries, [&](index_t q) { return *p_.mask.try_key_intervals(q); }, k_tokens_, p_.kernel.query_tile),
             {}};
   }
   /// Over all queries of all members, so that every rank chooses the same form.
   bool all_fit() const {
-    if constexpr (!interval_mask<Mask>)
-      for (index_t q = 0; q < q_.token_count() + s_.shape.joint_q; ++q)
-        if (!try_key_intervals(mask_, q)) return false;
+    for (index_t q = 0; !p_.mask.has_intervals && q < p_.q.tokens + s_.shape.joint_q; ++q)
+      if (!p_.mask.try_key_intervals(q)) return false;
     return true;
   }
 
-  const Mesh& team_;
-  const QLayout& q_;
-  const KvLayout& kv_;
-  const Mask& mask_;
+  const attention_problem& p_;
+  const mesh_shape& team_;
   const attention_options& options_;
-  index_t element_bytes_, query_tile_, key_tile_, k_tokens_ = 0;
-  bool by_keys_;
-  index_t most_rectangles_;
+  index_t k_tokens_;
   std::vector<std::vector<run>> q_runs_, kv_runs_;
   std::vector<position_set> needs_;
   attention_setup s_;

@@ -32,6 +32,14 @@ struct mesh_shape {
   }
 };
 
+/// Which ranks of the transport the peers of a route are: all members of a mesh, or those along one of its axes, at
+/// even distances in its list. A view of that list.
+struct peer_ranks {
+  const int* ranks;
+  int first, step;
+  int rank_of(int peer) const { return ranks[first + peer * step]; }
+};
+
 /// Members 0 … R·U−1, each a rank of the transport; layouts, shards and reports speak of members, messages of ranks.
 /// The order of the list is the order of the members. Copies share the transport, which must outlive them.
 ///
@@ -83,6 +91,12 @@ class mesh {
   int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
   const std::vector<int>& ranks() const { return ranks_; }
   const Transport& transport() const { return transport_; }
+  operator peer_ranks() const { return {ranks_.data(), 0, 1}; }
+  /// The ranks along one axis through (ring, all_to_all); valid while this mesh is.
+  peer_ranks along(axis a, int ring, int all_to_all) const {
+    return a == axis::ring ? peer_ranks{ranks_.data(), member_at(0, all_to_all), member_at(1, 0)}
+                           : peer_ranks{ranks_.data(), member_at(ring, 0), member_at(0, 1)};
+  }
 
  private:
   static std::vector<int> iota(int n) {

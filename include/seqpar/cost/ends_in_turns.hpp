@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include <seqpar/types.hpp>
+#include <seqpar/cost/pieces.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
@@ -22,9 +22,9 @@ class ends_in_turns {
   void add(std::size_t member, interval i) {
     sizes_[member] += i.size();
     index_t* ends = ends_.data() + member * static_cast<std::size_t>(turn_);
-    if (i.hi != hi_) rest_of_hi_ = (hi_ = i.hi) % turn_;  // most intervals of a piece end together
+    if (i.hi != hi_) rest_of_hi_ = in_turn(hi_ = i.hi);  // most intervals of a piece end together
     ++ends[rest_of_hi_];
-    --ends[i.lo % turn_];
+    --ends[in_turn(i.lo)];
   }
   index_t size(std::size_t member) const { return sizes_[member]; }
   /// Rows first + i·turn: Σ ⌈(hi − first) / turn⌉ − ⌈(lo − first) / turn⌉.
@@ -39,6 +39,7 @@ class ends_in_turns {
   }
 
  private:
+  index_t in_turn(index_t x) const { return x - divided(x, turn_) * turn_; }
   index_t turn_ = 0, hi_ = 0, rest_of_hi_ = 0;
   std::vector<index_t> sizes_, ends_;
 };

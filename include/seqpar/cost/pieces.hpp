@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,12 @@ constexpr index_t floor_sum(index_t n, index_t m, index_t a, index_t b) {
   return sum;
 }
 
+/// ⌊x / m⌋ for x ≥ 0, m > 0, sooner where m is a power of two, as the steps of ranks in turns often are.
+constexpr index_t divided(index_t x, index_t m) {
+  const auto u = static_cast<std::uint64_t>(x), by = static_cast<std::uint64_t>(m);
+  return static_cast<index_t>(std::has_single_bit(by) ? u >> std::countr_zero(by) : u / by);
+}
+
 /// The same rows from the least position up.
 constexpr run ascending(run r) {
   if (r.count == 1) r.step = 1;
@@ -40,7 +48,7 @@ constexpr run ascending(run r) {
 constexpr index_t rows_below(const run& r, index_t x) {
   if (x <= r.first) return 0;
   if (x > r.at(r.count - 1)) return r.count;
-  return r.step == 1 ? x - r.first : (x - r.first + r.step - 1) / r.step;
+  return divided(x - r.first + r.step - 1, r.step);
 }
 
 /// Σ over i < n of rows_below(r, x + i·step), step ≥ 0.

@@ -10,12 +10,10 @@
 #include <vector>
 
 #include <seqpar/communicator/mesh.hpp>
-#include <seqpar/detail/sort_by.hpp>
 #include <seqpar/error.hpp>
 #include <seqpar/layout/concept.hpp>
 #include <seqpar/layout/detail/runs.hpp>
-#include <seqpar/mask/concept.hpp>
-#include <seqpar/mask/intervals.hpp>
+#include <seqpar/mask/detail/mask_view.hpp>
 
 namespace seqpar {
 inline namespace v0_1 {
@@ -55,28 +53,40 @@ class statement {
     h *= 0xBF58476D1CE4E5B9u;
     return h ^ (h >> 29);
   }
+  static constexpr std::uint64_t mix_run(std::uint64_t h, const run& rows) {
+    return mix(mix(mix(h, rows.first), rows.count), rows.step);
+  }
   static constexpr index_t hash(const char* text) {
     std::uint64_t h = 1;
     for (; *text; ++text) h = mix(h, *text);
     return static_cast<index_t>(h >> 1);
   }
-  /// What a layout does: all its runs.
-  template <class L>
+  /// What a layout does: all its runs, joined.
+  template <sequence_layout L>
   static index_t hash_of_layout(const L& layout) {
     std::uint64_t h = mix(7, layout.token_count());
     for (int r = 0; r < layout.rank_count(); ++r) {
-      const index_t n = layout.count_of(r);
-      h = mix(h, n);
-      const auto take = [&](run rows) { h = mix(mix(mix(h, rows.first), rows.count), rows.step); };
+      const auto take = [&](run rows) { h = mix_run(h, rows); };
       run_joiner joined(take);
       for_each_run(layout, r, joined);
       joined.finish();
+      h = mix(h, r);
+    }
+    return static_cast<index_t>(h >> 1);
+  }
+  template <class = when_used>
+  static index_t hash_of_layout(const layout_rows& layout) {
+    std::uint64_t h = mix(7, layout.tokens);
+    index_t rank = 0;
+    for (const std::vector<run>& list : layout.of_rank) {
+      for (const run& rows : list) h = mix_run(h, rows);
+      h = mix(h, rank++);
     }
     return static_cast<index_t>(h >> 1);
   }
   /// What a mask does: its answers at 1024 pairs of positions, and all keys of those queries where it can tell.
-  template <class M>
-  static index_t hash_of_mask(const M& mask, index_t q_tokens, index_t k_tokens) {
+  template <class = when_used>
+  static index_t hash_of_mask(const mask_view& mask, index_t q_tokens, index_t k_tokens) {
     std::uint64_t h = 11, draw = 1;
     if (q_tokens <= 0 || k_tokens <= 0) return 11;
     for (int i = 0; i < 1024; ++i) {
@@ -85,7 +95,7 @@ class statement {
       draw = draw * 6364136223846793005u + 1442695040888963407u;
       const index_t k = static_cast<index_t>((draw >> 33) % static_cast<std::uint64_t>(k_tokens));
       h = mix(h, mask.allows(q, k) ? 1 : 0);
-      if (const std::optional<interval_pair> keys = try_key_intervals(mask, q))
+      if (const std::optional<interval_pair> keys = mask.try_key_intervals(q))
         for (interval part : {keys->first, keys->second})
           if (const interval seen = intersection(part, {0, k_tokens}); !seen.empty()) h = mix(mix(h, seen.lo), seen.hi);
     }
@@ -116,83 +126,105 @@ inline std::string list_of(const std::vector<int>& ranks) {
   return s;
 }
 
-/// What a status means, with the transport's report where it has one: the words of the rank that failed.
+/// What a transport says of its last failure, where it says something.
 template <class Transport>
-error told(const Transport& t, const status& s) {
+std::string report_of(const Transport& t) {
   if constexpr (requires { std::string(t.report()); })
-    if (const std::string report = t.report(); !report.empty())
-      return error(s.code(), sentence({s.message().substr(9), ": ", report}));
-  return error(s);
+    return t.report();
+  else
+    return {};
 }
 
-/// Compares the statements of all members; the same answer on each, which speaks of ranks of the transport in ascending
-/// order, whatever order a member believes in. Numbers the plan by what its lowest rank draws. Allocates; collective
-/// over the team.
-template <class Mesh>
-failure agree(const Mesh& team, statement& mine) {
-  constexpr on_host exec{};
-  constexpr std::size_t slots = 31;
+/// What a status means, with the transport's report: the words of the rank that failed.
+template <class = when_used>
+error told(const status& s, const std::string& report) {
+  return report.empty() ? error(s) : error(s.code(), sentence({s.message().substr(9), ": ", report}));
+}
+
+/// What the ranks of a mesh say of one call, in ascending order of their ranks on the transport, whatever order a
+/// member believes in.
+struct records {
+  static constexpr std::size_t slots = 31;
   using record = std::array<index_t, slots + 1>;  // the last is a number for the plan
-  std::vector<record> all(static_cast<std::size_t>(team.size()));
-  std::vector<int> ranks = team.ranks();
-  sort_by(ranks, [](int rank) { return rank; });
-  const auto at = [&](int rank) -> record& {
-    return all[static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())];
+  std::vector<int> ranks;
+  std::vector<record> all;
+  std::size_t own;
+};
+
+/// Room for all, with what this rank says filled in.
+template <class = when_used>
+records records_with(const statement& mine, const std::vector<int>& ranks, int me) {
+  // quadratic, as comparing is, and less to compile than a sort
+  const auto place_of = [&](int rank) {
+    return static_cast<std::size_t>(std::count_if(ranks.begin(), ranks.end(), [&](int r) { return r < rank; }));
   };
-  record& own = at(team.rank_of(team.index()));
-  own.fill(0);
-  own[slots] = fresh_number(&own);
-  for (std::size_t i = 0; i < mine.items().size() && i < slots; ++i) own[i] = mine.items()[i].value;
+  records said{ranks, std::vector<records::record>(ranks.size()), place_of(me)};
+  for (int rank : ranks) said.ranks[place_of(rank)] = rank;
+  records::record& own = said.all[said.own];
+  for (std::size_t i = 0; i < mine.items().size() && i < records::slots; ++i) own[i] = mine.items()[i].value;
+  own[records::slots] = fresh_number(&own);
+  return said;
+}
 
-  auto group = team.transport().group();
-  group.reserve(team.size(), team.size());
-  group.label({"agreement", 0, of_no_plan});
-  for (int rank : ranks) {
-    if (rank == team.rank_of(team.index())) continue;
-    group.send(dense_block(own.data(), sizeof(record)), rank);
-    group.recv(dense_block(at(rank).data(), sizeof(record)), rank);
-  }
-  status s = team.transport().launch(group, exec);
-  if (s.ok()) s = team.transport().wait(group, exec);
-  if (!s.ok()) return told(team.transport(), s);
-  // Nobody leaves before all have all records, so that what is wrong is told alike on every rank. What fails from here
-  // on belongs to what comes next.
-  group.clear();
-  for (int rank : ranks) {
-    if (rank == team.rank_of(team.index())) continue;
-    group.send(dense_block(own.data(), sizeof(index_t)), rank);
-    group.recv(dense_block(at(rank).data(), sizeof(index_t)), rank);
-  }
-  if (team.transport().launch(group, exec).ok()) (void)team.transport().wait(group, exec);
-
-  for (std::size_t i = 0; i < mine.items().size() && i < slots; ++i) {
+/// The first item on which the records differ. Numbers the plan by what its lowest rank drew if there is none.
+template <class = when_used>
+failure compare(const records& said, statement& mine) {
+  const auto& [ranks, all, own] = said;
+  const int size = static_cast<int>(ranks.size());
+  for (std::size_t i = 0; i < mine.items().size() && i < records::slots; ++i) {
     index_t expected = all[0][i];
     int most = 0;
-    for (const record& r : all) {
+    for (const records::record& r : all) {
       int same = 0;
-      for (const record& o : all) same += o[i] == r[i];
+      for (const records::record& o : all) same += o[i] == r[i];
       if (same > most) most = same, expected = r[i];
     }
-    if (most == team.size()) continue;
+    if (most == size) continue;
     std::vector<int> agreeing, other;
     index_t got = 0;
-    for (int rank : ranks) {
-      const index_t v = at(rank)[i];
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      const index_t v = all[r][i];
       if (v == expected)
-        agreeing.push_back(rank);
+        agreeing.push_back(ranks[r]);
       else if (other.empty() || v == got)
-        other.push_back(rank), got = v;
+        other.push_back(ranks[r]), got = v;
     }
     if (mine.items()[i].opaque)
       return error(errc::ranks_disagree,
                    sentence({mine.operation(), ": ranks disagree on ", mine.items()[i].name, ": ", list_of(agreeing),
-                             " of ", team.size(), " against ", list_of(other), "; give every rank the same"}));
+                             " of ", size, " against ", list_of(other), "; give every rank the same"}));
     return error(errc::ranks_disagree, sentence({mine.operation(), ": ranks disagree on ", mine.items()[i].name,
-                                                 ": expected ", expected, " (", list_of(agreeing), " of ", team.size(),
+                                                 ": expected ", expected, " (", list_of(agreeing), " of ", size,
                                                  "), got ", got, " (", list_of(other), "); give every rank the same"}));
   }
-  mine.plan(all[0][slots]);
+  mine.plan(all[0][records::slots]);
   return {};
+}
+
+/// Compares the statements of all members; the same answer on each. Allocates; collective over the team.
+template <class Mesh>
+failure agree(const Mesh& team, statement& mine) {
+  constexpr on_host exec{};
+  const auto& transport = team.transport();
+  records said = records_with(mine, team.ranks(), transport.rank());
+  auto group = transport.group();
+  group.reserve(team.size(), team.size());
+  group.label({"agreement", 0, of_no_plan});
+  const auto trade = [&](std::size_t bytes) {
+    for (std::size_t i = 0; i < said.all.size(); ++i) {
+      if (i == said.own) continue;
+      group.send(dense_block(said.all[said.own].data(), static_cast<index_t>(bytes)), said.ranks[i]);
+      group.recv(dense_block(said.all[i].data(), static_cast<index_t>(bytes)), said.ranks[i]);
+    }
+    const status s = transport.launch(group, exec);
+    return s.ok() ? transport.wait(group, exec) : s;
+  };
+  if (const status s = trade(sizeof(records::record)); !s.ok()) return told(s, report_of(transport));
+  // Nobody leaves before all have all records, so that what is wrong is told alike on every rank. What fails from here
+  // on belongs to what comes next.
+  group.clear();
+  (void)trade(sizeof(index_t));
+  return compare(said, mine);
 }
 
 }  // namespace detail

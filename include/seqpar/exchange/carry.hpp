@@ -3,6 +3,7 @@
 #pragma once
 
 #include <seqpar/communicator/mesh.hpp>
+#include <seqpar/detail/function_ref.hpp>
 #include <seqpar/exchange/route.hpp>
 #include <seqpar/space/concept.hpp>
 #include <seqpar/views.hpp>
@@ -64,8 +65,8 @@ struct line {
   index_t batch, owner, owner_step, wanter, wanter_step, count;
 };
 
-template <class F>
-void for_each_line(const leg& l, index_t batch, F&& f) {
+template <class = when_used>
+void for_each_line(const leg& l, index_t batch, function_ref<void(const line&)> f) {
   for (index_t b = 0; b < batch; ++b)
     for (const stretch& t : l.stretches)
       for (index_t o = 0; o < t.repeat; ++o)
@@ -92,44 +93,44 @@ inline index_t block_count(const std::vector<leg>& legs) {
   return n;
 }
 
+/// f(block, rank) for each line that this side's memory gives or takes.
+template <class = when_used>
+void for_each_message(const route& way, holder side, const row_array& a, peer_ranks team,
+                      function_ref<void(const block&, int)> f) {
+  const bool owner = side == holder::owner;
+  for (const leg& l : owner ? way.outgoing() : way.incoming())
+    for_each_line(l, a.batch, [&](const line& n) {
+      f(owner ? owner_block(a, l, n) : wanter_block(a, l, n), team.rank_of(l.peer));
+    });
+}
+template <class Group>
+void send(Group& group, peer_ranks team, const route& way, holder side, const row_array& a) {
+  for_each_message(way, side, a, team, [&](const block& b, int rank) { group.send(b, rank); });
+}
+template <class Group>
+void receive(Group& group, peer_ranks team, const route& way, holder side, const row_array& a) {
+  for_each_message(way, side, a, team, [&](const block& b, int rank) { group.recv(b, rank); });
+}
 }  // namespace detail
 
 /// The messages of `copy`: wanted rows go from their owner's memory to the wanter's.
-template <class Group, class Mesh>
-void post_copy(Group& group, const Mesh& team, const route& way, const row_array& owner, const row_array& wanter) {
-  for (const leg& l : way.outgoing())
-    detail::for_each_line(l, owner.batch, [&](const detail::line& n) {
-      group.send(detail::owner_block(owner, l, n), team.rank_of(l.peer));
-    });
-  for (const leg& l : way.incoming())
-    detail::for_each_line(l, wanter.batch, [&](const detail::line& n) {
-      group.recv(detail::wanter_block(wanter, l, n), team.rank_of(l.peer));
-    });
+template <class Group>
+void post_copy(Group& group, peer_ranks team, const route& way, const row_array& owner, const row_array& wanter) {
+  detail::send(group, team, way, detail::holder::owner, owner);
+  detail::receive(group, team, way, detail::holder::wanter, wanter);
 }
-
-namespace detail {
-template <class Group, class Mesh>
-void send_back(Group& group, const Mesh& team, const route& way, const row_array& wanter) {
-  for (const leg& l : way.incoming())
-    for_each_line(l, wanter.batch,
-                  [&](const line& n) { group.send(wanter_block(wanter, l, n), team.rank_of(l.peer)); });
-}
-}  // namespace detail
 
 /// The messages of `inverse`: wanted rows go back to their owner, each entry from the one rank that wants it.
-template <class Group, class Mesh>
-void post_inverse(Group& group, const Mesh& team, const route& way, const row_array& owner, const row_array& wanter) {
-  detail::send_back(group, team, way, wanter);
-  for (const leg& l : way.outgoing())
-    detail::for_each_line(l, owner.batch, [&](const detail::line& n) {
-      group.recv(detail::owner_block(owner, l, n), team.rank_of(l.peer));
-    });
+template <class Group>
+void post_inverse(Group& group, peer_ranks team, const route& way, const row_array& owner, const row_array& wanter) {
+  detail::send(group, team, way, detail::holder::wanter, wanter);
+  detail::receive(group, team, way, detail::holder::owner, owner);
 }
 
 /// The messages of `add`: wanted rows go back to their owner and land packed in `staging`, wanter after wanter.
-template <class Group, class Mesh>
-void post_add(Group& group, const Mesh& team, const route& way, const row_array& wanter, void* staging) {
-  detail::send_back(group, team, way, wanter);
+template <class Group>
+void post_add(Group& group, peer_ranks team, const route& way, const row_array& wanter, void* staging) {
+  detail::send(group, team, way, detail::holder::wanter, wanter);
   std::byte* base = static_cast<std::byte*>(staging);
   for (const leg& l : way.outgoing())
     detail::for_each_line(l, wanter.batch, [&](const detail::line& n) {
@@ -138,7 +139,8 @@ void post_add(Group& group, const Mesh& team, const route& way, const row_array&
 }
 
 /// Bytes that a launch of this route asks a packing transport for, in the worst case of strides.
-inline index_t packed_bytes(const route& way, index_t batch, index_t column_bytes) {
+template <class = when_used>
+index_t packed_bytes(const route& way, index_t batch, index_t column_bytes) {
   index_t bytes = 0;
   for (const auto* legs : {&way.incoming(), &way.outgoing()})
     for (const leg& l : *legs)
@@ -149,8 +151,8 @@ inline index_t packed_bytes(const route& way, index_t batch, index_t column_byte
 }
 
 /// The ranks that this member meets on the route.
-template <class Mesh>
-void add_peers(std::vector<int>& peers, const Mesh& team, const route& way) {
+template <class = when_used>
+void add_peers(std::vector<int>& peers, peer_ranks team, const route& way) {
   for (const auto* legs : {&way.incoming(), &way.outgoing()})
     for (const leg& l : *legs) peers.push_back(team.rank_of(l.peer));
 }
@@ -180,22 +182,26 @@ void copy_line(const Space& work, const block& to, const block& from) {
   work.copy(part(to, 0, still), part(from, 0, still));
   work.copy(part(to, still + 1, to.rows - still - 1), part(from, still + 1, to.rows - still - 1));
 }
+
+template <space Space>
+void copy_lines(const Space& work, const route& way, const row_array& owner, const row_array& wanter, holder to) {
+  for_each_line(way.own(), owner.batch, [&](const line& n) {
+    const block o = owner_block(owner, way.own(), n), w = wanter_block(wanter, way.own(), n);
+    to == holder::owner ? copy_line(work, o, w) : copy_line(work, w, o);
+  });
+}
 }  // namespace detail
 
 /// Rows that this rank owns and wants, owner → wanter.
 template <space Space>
 void copy_own(const Space& work, const route& way, const row_array& owner, const row_array& wanter) {
-  detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
-    detail::copy_line(work, detail::wanter_block(wanter, way.own(), n), detail::owner_block(owner, way.own(), n));
-  });
+  detail::copy_lines(work, way, owner, wanter, detail::holder::wanter);
 }
 
 /// The same, wanter → owner.
 template <space Space>
 void copy_own_back(const Space& work, const route& way, const row_array& owner, const row_array& wanter) {
-  detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
-    detail::copy_line(work, detail::owner_block(owner, way.own(), n), detail::wanter_block(wanter, way.own(), n));
-  });
+  detail::copy_lines(work, way, owner, wanter, detail::holder::owner);
 }
 
 /// owner += what post_add brought and this rank's own share, in ascending order of wanters: a fixed order.
@@ -204,24 +210,23 @@ template <class To, class From, space Space>
 void add_up(const Space& work, int me, const route& way, const row_array& owner, const row_array& wanter,
             const void* staging) {
   std::byte* base = static_cast<std::byte*>(const_cast<void*>(staging));
-  const auto add_own = [&] {
-    detail::for_each_line(way.own(), owner.batch, [&](const detail::line& n) {
-      work.template store<To, From>(detail::owner_block(owner, way.own(), n),
-                                    detail::wanter_block(wanter, way.own(), n), write::add);
+  const auto add = [&](const leg& l) {
+    detail::for_each_line(l, owner.batch, [&](const detail::line& n) {
+      work.template store<To, From>(
+          detail::owner_block(owner, l, n),
+          &l == &way.own() ? detail::wanter_block(wanter, l, n) : detail::packed_block(base, l, n, wanter.column_bytes),
+          write::add);
     });
   };
   bool own_done = false;
   for (const leg& l : way.outgoing()) {
     if (!own_done && l.peer > me) {
-      add_own();
+      add(way.own());
       own_done = true;
     }
-    detail::for_each_line(l, owner.batch, [&](const detail::line& n) {
-      work.template store<To, From>(detail::owner_block(owner, l, n),
-                                    detail::packed_block(base, l, n, wanter.column_bytes), write::add);
-    });
+    add(l);
   }
-  if (!own_done) add_own();
+  if (!own_done) add(way.own());
 }
 
 }  // namespace v0_1

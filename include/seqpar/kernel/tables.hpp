@@ -81,7 +81,10 @@ void cut(std::span<const run> runs, index_t tile_rows, F&& f) {
 struct query_rows {
   std::vector<query_tile> tiles;
   std::vector<std::int32_t> lo0, hi0, lo1, hi1, position;
-  query_table table() const { return {tiles, lo0, hi0, lo1, hi1, position}; }
+  template <class = when_used>
+  query_table table() const {
+    return {tiles, lo0, hi0, lo1, hi1, position};
+  }
 };
 
 /// The key side of one segment: tiles, positions where a tile is irregular, and what each query tile visits.
@@ -93,6 +96,7 @@ struct key_rows {
   std::vector<std::int32_t> first_query_range;  ///< by key tile; see transpose.hpp
   std::vector<tile_range> query_ranges;
   std::optional<std::vector<rectangle>> rectangles;  ///< where asked for and so few
+  template <class = when_used>
   key_table table() const {
     return {
         tiles, positions, first_range, ranges, first_query_range, query_ranges, rectangles ? &*rectangles : nullptr};

@@ -51,8 +51,8 @@ class message_list {
   void send(const block& b, int peer) noexcept { add(direction::send, b, peer); }
   void recv(const block& b, int peer) noexcept { add(direction::receive, b, peer); }
 
-  std::span<M> messages() noexcept { return messages_; }
-  std::span<const M> messages() const noexcept { return messages_; }
+  std::span<M> messages() noexcept { return {messages_.data(), messages_.size()}; }
+  std::span<const M> messages() const noexcept { return {messages_.data(), messages_.size()}; }
   bool empty() const noexcept { return messages_.empty(); }
   /// Whether launch said so since clear(); an empty group needs no launch to be waited for.
   bool launched() const noexcept { return launched_ || empty(); }

@@ -30,6 +30,7 @@ class recorder {
   int size() const noexcept { return size_; }
   group_type group() const { return group_type(size_); }
 
+  template <class = when_used>
   status launch(group_type& group, on_host) const {
     if (const status wrong = group.shape_problem(); !wrong.ok()) return wrong;
     for (const message& m : group.messages()) {

@@ -19,6 +19,7 @@ class self {
   int size() const noexcept { return 1; }
   group_type group() const { return group_type(1); }
 
+  template <class = when_used>
   status launch(group_type& group, on_host) const noexcept {
     if (const status wrong = group.problem(); !wrong.ok()) return wrong;
     const status matched = for_each_pair(group, [](const block&, const block&) {});
@@ -26,11 +27,15 @@ class self {
     group.mark_launched();
     return for_each_pair(group, [](const block& to, const block& from) { copy_block(to, from); });
   }
+  template <class = when_used>
   status wait(group_type& group, on_host) const noexcept {
     if (group.launched()) return {};
     return {errc::invalid_argument, "self: wait for a group that was not launched"};
   }
-  status wait(group_type& group, on_host exec, std::chrono::nanoseconds) const noexcept { return wait(group, exec); }
+  template <class = when_used>
+  status wait(group_type& group, on_host exec, std::chrono::nanoseconds) const noexcept {
+    return wait(group, exec);
+  }
   status check() const noexcept { return {}; }
   /// Nobody else is there to be told.
   void abort(const status&) const noexcept {}

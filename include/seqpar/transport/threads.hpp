@@ -37,6 +37,7 @@ class group {
   }
   ~group() { cancel(); }
 
+  template <class = when_used>
   void reserve(index_t sends, index_t receives) {
     cancel();
     list_.reserve(sends, receives);
@@ -47,8 +48,14 @@ class group {
     list_.clear();
   }
   void label(const message_label& l) noexcept { list_.label(l); }
-  void send(const block& b, int peer) noexcept { list_.send(b, peer); }
-  void recv(const block& b, int peer) noexcept { list_.recv(b, peer); }
+  template <class = when_used>
+  void send(const block& b, int peer) noexcept {
+    list_.send(b, peer);
+  }
+  template <class = when_used>
+  void recv(const block& b, int peer) noexcept {
+    list_.recv(b, peer);
+  }
 
  private:
   friend class transport;
@@ -88,6 +95,7 @@ class transport {
   int size() const noexcept { return world_->size(); }
   group_type group() const { return {*world_, rank_}; }
 
+  template <class = when_used>
   status launch(group_type& g, on_host) const noexcept {
     if (g.world_ != world_ || g.rank_ != rank_)
       return {errc::invalid_argument, "threads: the group was made by another transport"};
@@ -117,7 +125,11 @@ class transport {
         world_->copy(*r, lock);
     return {};
   }
-  status wait(group_type& g, on_host) const noexcept { return wait_until(g, detail::after(world_->deadline_)); }
+  template <class = when_used>
+  status wait(group_type& g, on_host) const noexcept {
+    return wait_until(g, detail::after(world_->deadline_));
+  }
+  template <class = when_used>
   status wait(group_type& g, on_host, std::chrono::nanoseconds deadline) const noexcept {
     return wait_until(g, detail::after(deadline));
   }
@@ -126,6 +138,7 @@ class transport {
     return world_->failure_for(rank_);
   }
   /// Tells every rank that this one gave up; `why`, or else the status's own words, go into the world's report.
+  template <class = when_used>
   void abort(const status& s, std::string_view why = {}) const noexcept {
     const std::lock_guard lock(world_->mutex_);
     if (world_->failed_ && s.code() == errc::peer_failed && why.empty()) return;  // it only heard of what is known
@@ -134,9 +147,15 @@ class transport {
                  detail::sentence({"rank ", rank_, " gave up: ", why.empty() ? std::string_view(words) : why}));
   }
   /// Collective: when all ranks have come, every message and the failure are forgotten. An error if one has left.
-  status recover() const noexcept { return world_->recover(rank_); }
+  template <class = when_used>
+  status recover() const noexcept {
+    return world_->recover(rank_);
+  }
   /// This rank will take part in nothing any more; who waits for it is told. run_ranks calls it.
-  void leave() const noexcept { world_->leave(rank_); }
+  template <class = when_used>
+  void leave() const noexcept {
+    world_->leave(rank_);
+  }
   /// What has failed, in words; empty when nothing has.
   std::string report() const { return world_->report(); }
 
@@ -150,6 +169,7 @@ class transport {
     const std::lock_guard lock(world_->mutex_);
     return g.state_ == group_type::state::under_way && g.epoch_ == world_->epoch_;
   }
+  template <class = when_used>
   status wait_until(group_type& g, detail::instant until) const noexcept {
     const auto operations = g.list_.messages();
     world::guard lock(world_->mutex_);
@@ -178,6 +198,7 @@ class transport {
     if (g.state_ == group_type::state::finished || operations.empty()) return {};
     return {errc::invalid_argument, "threads: wait for a group that was not launched"};
   }
+  template <class = when_used>
   void fail_late(std::span<const detail::operation> operations) const {
     int peer = -1;
     for (const detail::operation& o : operations)
@@ -185,6 +206,7 @@ class transport {
     world_->fail({errc::timed_out, "threads: a peer did not come before the deadline", peer}, rank_,
                  detail::sentence({"timed out: ", world_->waits()}));
   }
+  template <class = when_used>
   status give_up(group_type& g, world::guard& lock) const {
     if (g.state_ == group_type::state::under_way) world_->cancel(g.list_.messages(), rank_, lock);
     g.state_ = group_type::state::idle;

@@ -126,6 +126,7 @@ class world {
   // ---- posting, copying, cancelling -------------------------------------------------------------------------------
 
   /// Matches `o` with the oldest counterpart of its pair, or leaves it in the queue. A queue holds one direction only.
+  template <class = when_used>
   void post(operation& o) {
     detail::operation_list& queue = pair_of(o);
     if (queue.head == nullptr || queue.head->way == o.way) {
@@ -162,6 +163,7 @@ class world {
   }
 
   /// Copies one matched receive of this rank, with the lock released meanwhile.
+  template <class = when_used>
   void copy(operation& r, guard& lock) {
     operation& s = *r.partner;
     ranks_[at(r.rank)].ready.remove(r);
@@ -183,6 +185,7 @@ class world {
   }
 
   /// Which matched receive to copy next. The adversary leaves those of other groups for when nothing else is left.
+  template <class = when_used>
   operation* pick(int rank, const operation* lead) {
     const detail::operation_list& ready = ranks_[at(rank)].ready;
     if (!coin(rank)) return ready.head;
@@ -235,6 +238,7 @@ class world {
   }
 
   /// Sleeps until woken; false when the deadline passed first.
+  template <class = when_used>
   bool sleep(int rank, detail::instant until, guard& lock) {
     rank_state& me = ranks_[at(rank)];
     me.idle = true;
@@ -252,6 +256,7 @@ class world {
   }
 
   /// Nobody can do anything any more, and somebody waits for messages.
+  template <class = when_used>
   void find_deadlock() {
     if (failed_ || idle_ < size_) return;
     for (int r = 0; r < size_; ++r)
@@ -264,6 +269,7 @@ class world {
   }
 
   /// Who waits for whom: one clause a rank.
+  template <class = when_used>
   std::string waits() const {
     std::string text;
     for (int r = 0; r < size_; ++r) {
@@ -311,6 +317,7 @@ class world {
   }
 
   /// All ranks have come: forget every message and the failure.
+  template <class = when_used>
   void forget() {
     for (std::size_t p = 0; p < ranks() * ranks(); ++p) release(pairs_[p]);
     for (std::size_t r = 0; r < ranks(); ++r) {
@@ -331,6 +338,7 @@ class world {
     }
   }
 
+  template <class = when_used>
   status recover(int rank) noexcept {
     guard lock(mutex_);
     rank_state& me = ranks_[at(rank)];
@@ -358,6 +366,7 @@ class world {
     return -1;
   }
 
+  template <class = when_used>
   void leave(int rank) noexcept {
     const guard lock(mutex_);
     rank_state& me = ranks_[at(rank)];
@@ -377,6 +386,7 @@ class world {
     return z ^ (z >> 31);
   }
   bool coin(int rank) { return adversary_ && draw(rank) % 2 == 0; }
+  template <class = when_used>
   void delay(int rank) {
     if (!adversary_) return;
     const std::uint64_t luck = draw(rank) % 16;

@@ -40,6 +40,25 @@ class run_joiner {
   run held_{0, 0, 1};
 };
 
+/// A layout as planning reads it, whatever its type: the runs of every rank, joined.
+struct layout_rows {
+  template <class L>
+  requires(!std::same_as<L, layout_rows> && sequence_layout<L>) layout_rows(const L& layout)
+      : tokens(layout.token_count()), of_rank(static_cast<std::size_t>(layout.rank_count())) {
+    int rank = 0;
+    for (std::vector<run>& list : of_rank) {
+      const auto keep = [&](run r) { list.push_back(r); };
+      run_joiner joined(keep);
+      seqpar::for_each_run(layout, rank++, joined);
+      joined.finish();
+    }
+  }
+  const std::vector<run>& of(int rank) const { return of_rank[static_cast<std::size_t>(rank)]; }
+
+  index_t tokens;
+  std::vector<std::vector<run>> of_rank;
+};
+
 /// The runs of one rank of a layout, written down to be found by their rows: a cut of them takes as many steps as it
 /// has pieces (rows, where it goes down), times the logarithm of the runs, however long global_of would search.
 class runs_by_row {
