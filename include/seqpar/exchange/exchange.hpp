@@ -336,8 +336,8 @@ inline failure check_exchange(const char* where, const exchange_options& o) {
 }
 
 /// Does every rank of the transport, in their order, hold an equal share of rows that all want whole?
-template <class Transport, class Holds, class Wants>
-bool is_all_gather(const mesh<Transport>& team, Holds&& holds, Wants&& wants) {
+template <class Transport>
+bool is_all_gather(const mesh<Transport>& team, function_ref<holding(int)> holds, function_ref<holding(int)> wants) {
   const index_t share = holds(0).rows();
   bool is = team.size() > 1 && team.size() == team.transport().size() && share > 0;
   for (int r = 0; is && r < team.size(); ++r) {
@@ -352,9 +352,10 @@ bool is_all_gather(const mesh<Transport>& team, Holds&& holds, Wants&& wants) {
 }
 
 /// The verbs' common tail.
-template <class Transport, class Holds, class Wants>
-result<exchange<Transport>> make_exchange(const mesh<Transport>& team, Holds&& holds, Wants&& wants,
-                                          const exchange_options& options, statement said, bool wanted_once) {
+template <class Transport>
+result<exchange<Transport>> make_exchange(const mesh<Transport>& team, function_ref<holding(int)> holds,
+                                          function_ref<holding(int)> wants, const exchange_options& options,
+                                          statement said, bool wanted_once) {
   const char* where = said.operation();
   said.add("row_bytes", options.row_bytes);
   said.add("batch", options.batch);
