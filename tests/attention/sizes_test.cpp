@@ -79,4 +79,28 @@ TEST_CASE("positions beyond the kernels' 32-bit tables are one clear error while
         "sequence");
 }
 
+TEST_CASE("what does not fit is refused before layouts of many runs are written down, which would fill memory") {
+  std::vector<recorded_message> log;
+  const attention_shape shape{.heads = 1, .kv_heads = 1, .head_dim = 8, .joint_q = 1, .joint_kv = 7};
+  const auto said = [&](const auto& q, const auto& kv, const attention_options& options) {
+    const auto plan = try_plan_attention<float>(ring(recorder(0, 2, log)), q, kv, causal{}, shape, options);
+    return plan.ok() ? std::string("planned") : std::string(plan.failure().what());
+  };
+  const auto in_fours = [](int bits) { return striped{.tokens = index_t{1} << bits, .ranks = 2, .granule = 4}; };
+  CHECK(said(in_fours(40), in_fours(40), {}).find("more than 2^31 - 1 tokens (1099511627776)") != std::string::npos);
+  CHECK(said(in_fours(33), in_fours(35), {}).find("more than 2^31 - 1 tokens (34359738368)") != std::string::npos);
+  const contiguous widest{.tokens = 2147483647, .ranks = 2};
+  CHECK(said(widest, widest, {}).find("more than 2^31 - 1 tokens (2147483654)") != std::string::npos);
+  CHECK(said(in_fours(30), in_fours(30), {.scale = 1.f / 0.f}).find("the scale must be finite") != std::string::npos);
+  CHECK(said(in_fours(30), in_fours(30), {.capacity = {.tokens_per_rank = 4}}).find("rank 0 holds 536870912 tokens") !=
+        std::string::npos);
+}
+
+TEST_CASE("plans move and are not copied: their masks view tables of their own") {
+  using plan = attention_plan<float, seqpar::within<causal>, recorder>;
+  static_assert(std::movable<plan> && !std::copyable<plan>);
+  using decode = decode_plan<float, seqpar::within<causal>, recorder>;
+  static_assert(std::movable<decode> && !std::copyable<decode>);
+}
+
 }  // namespace seqpar::test

@@ -49,6 +49,9 @@ class attention_core {
   using forward_type = forward_arguments<T, Out>;
   using backward_type = backward_arguments<T, Out, Grad>;
 
+  attention_core(attention_core&&) = default;  // no copies: the mask may view the plan's own tables
+  attention_core& operator=(attention_core&&) = default;
+
   /// Exact bytes by kind.
   const memory_sizes& memory() const { return sizes_; }
   const attention_shape& shape() const { return setup_.shape; }

@@ -2,6 +2,10 @@
 // One rank's part of attention over a sequence dealt to many ranks: prepare, update, run.
 #pragma once
 
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -76,22 +80,27 @@ class attention_plan
     if (failure f = detail::check_layout(where, "the layout", q, team.size())) return f;
     if (failure f = detail::check_layout(where, "the layout of the keys", kv, team.size())) return f;
     if (const flaw what = problem_of(mask)) return detail::invalid(where, {"the mask: ", what});
-    const detail::layout_rows q_rows(q), kv_rows(kv);
-    detail::attention_problem problem{team.shape(),
-                                      team.index(),
-                                      q_rows,
-                                      kv_rows,
-                                      mask,
-                                      n,
-                                      this->options_,
-                                      index_t{sizeof(T)},
-                                      detail::kernel_needs::of<Kernel>(this->options_.passes == forward_backward)};
-    if (failure f = planning_apart<>::check(where, problem, team.ranks())) return f;
-    const index_t q_tokens = problem.q_tokens(), k_tokens = problem.k_tokens();
+    if (failure f = planning_apart<>::check(where, n, this->options_, team.shape(), team.ranks(), q.token_count(),
+                                            kv.token_count(),
+                                            [&](int m) { return std::max<index_t>(q.count_of(m), kv.count_of(m)); }))
+      return f;
+    const index_t q_tokens = q.token_count() + n.joint_q, k_tokens = kv.token_count() + n.joint_kv;
     if (std::string what = misfit_of(mask, {q_tokens, q_tokens}, {k_tokens, k_tokens}); !what.empty())
       return detail::invalid(where, {"the mask: ", what});
     const auto whole = bound(mask, q_tokens, k_tokens);
-    problem.mask = whole;
+    const bool one = static_cast<const void*>(std::addressof(q)) == std::addressof(kv);
+    const detail::layout_rows q_rows(q);
+    const std::optional<detail::layout_rows> kv_rows = one ? std::nullopt : std::optional<detail::layout_rows>(kv);
+    const detail::attention_problem problem{
+        team.shape(),
+        team.index(),
+        q_rows,
+        one ? q_rows : *kv_rows,
+        whole,
+        n,
+        this->options_,
+        index_t{sizeof(T)},
+        detail::kernel_needs::of<Kernel>(this->options_.passes == forward_backward)};
     if constexpr (!std::same_as<detail::asked_mask<Mask, Kernel>, by_intervals>)
       this->mask_.emplace(rebound(whole, this->keeper_));
     this->plan(problem);

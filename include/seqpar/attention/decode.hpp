@@ -35,6 +35,8 @@ class decode_plan {
  public:
   using forward_type = decode_arguments<T, Out>;
   using append_type = append_arguments<T>;
+  decode_plan(decode_plan&&) = default;  // no copies: the mask may view the plan's own tables
+  decode_plan& operator=(decode_plan&&) = default;
 
   /// Exact bytes by kind.
   const memory_sizes& memory() const { return sizes_; }

@@ -21,40 +21,41 @@ inline namespace v0_1 {
 ///   template struct seqpar::planning_apart<>;          in one source file.
 template <class = when_used>
 struct planning_apart {
-  static failure check(const char* where, const detail::attention_problem& p, const std::vector<int>& ranks);
+  static failure check(const char* where, const attention_shape& n, const attention_options& o, const mesh_shape& team,
+                       const std::vector<int>& ranks, index_t q_tokens, index_t kv_tokens,
+                       detail::function_ref<index_t(int)> rows_of);
   static detail::attention_setup setup(const detail::attention_problem& p);
   static detail::statement say(const detail::attention_problem& p, float scale, index_t element_types,
                                const std::vector<int>& ranks);
 };
 
-/// What is wrong with the sizes and options of a call; its layouts and its mask have passed their own checks.
+/// What is wrong with the sizes and options of a call whose layouts and mask have passed their own checks; rows_of: the
+/// most that a member holds. Asked before layouts are lowered, which takes room for all their runs.
 template <class When>
-failure planning_apart<When>::check(const char* where, const detail::attention_problem& p,
-                                    const std::vector<int>& ranks) {
-  const attention_shape& n = p.shape;
-  const attention_options& o = p.options;
+failure planning_apart<When>::check(const char* where, const attention_shape& n, const attention_options& o,
+                                    const mesh_shape& team, const std::vector<int>& ranks, index_t q_tokens,
+                                    index_t kv_tokens, detail::function_ref<index_t(int)> rows_of) {
   constexpr index_t most_tokens = std::numeric_limits<std::int32_t>::max();
   if (o.capacity.tokens_per_rank < 0 || o.capacity.tokens_per_rank > most_tokens || o.capacity.ranges_per_tile < 1 ||
       o.capacity.ranges_per_tile > most_tokens)
     return detail::invalid(where, {"capacity must be 0 to 2^31 - 1 tokens, ranges_per_tile 1 to 2^31 - 1, got ",
                                    o.capacity.tokens_per_rank, " and ", o.capacity.ranges_per_tile});
-  if (o.schedule == schedule::double_ring && (o.window < 1 || p.team.ring % o.window != 0))
+  if (o.schedule == schedule::double_ring && (o.window < 1 || team.ring % o.window != 0))
     return detail::invalid(where, {"double_ring takes options.window, ring members that share a node: a divisor of ",
-                                   index_t{p.team.ring}, ", got ", o.window});
+                                   index_t{team.ring}, ", got ", o.window});
   if (o.scale && !std::isfinite(*o.scale))
     return detail::invalid(where,
                            {"the scale must be finite; leave it unset for 1/sqrt(head_dim), got ", double{*o.scale}});
-  for (const index_t tokens : {p.q.tokens, p.kv.tokens, std::min(p.q.tokens, most_tokens) + n.joint_q,
-                               std::min(p.kv.tokens, most_tokens) + n.joint_kv})
-    if (tokens > most_tokens)
-      return detail::invalid(
-          where, {"more than 2^31 - 1 tokens (", tokens, ") do not fit the kernels' tables; split the sequence"});
+  index_t widest = std::max(q_tokens, kv_tokens);
+  if (widest <= most_tokens) widest = std::max(q_tokens + n.joint_q, kv_tokens + n.joint_kv);
+  if (widest > most_tokens)
+    return detail::invalid(
+        where, {"more than 2^31 - 1 tokens (", widest, ") do not fit the kernels' tables; split the sequence"});
   const index_t most_rows = o.capacity.tokens_per_rank;
-  if (detail::exceeds_64_bits(
-          {n.batch, n.heads, std::max({p.q_tokens(), p.k_tokens(), most_rows * p.team.size()}), 256 * 16}))
+  if (detail::exceeds_64_bits({n.batch, n.heads, std::max(widest, most_rows * team.size()), 256 * 16}))
     return detail::invalid(where, "the tensors have more than 2^62 bytes; give smaller sizes");
-  for (int m = 0; most_rows > 0 && m < p.team.size(); ++m)
-    if (const index_t rows = std::max(detail::count_of(p.q.of(m)), detail::count_of(p.kv.of(m))); rows > most_rows)
+  for (int m = 0; most_rows > 0 && m < team.size(); ++m)
+    if (const index_t rows = rows_of(m); rows > most_rows)
       return detail::invalid(
           where, {"rank ", ranks[static_cast<std::size_t>(m)], " holds ", rows,
                   " tokens, more than capacity.tokens_per_rank, ", most_rows, "; plan with a larger capacity"});

@@ -227,7 +227,7 @@ class seer_search {
 
   void look_from(interval queries) {
     reached_.clear();
-    mask_.reach(queries, k_tokens_, [&](interval keys) { reached_.push_back(keys); });
+    mask_.reach({queries.lo, queries.size(), 1}, k_tokens_, [&](interval keys) { reached_.push_back(keys); });
   }
 
   const mask_view mask_;

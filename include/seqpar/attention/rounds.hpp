@@ -18,20 +18,12 @@ namespace detail {
 template <class = when_used>
 position_set reach_of(const mask_view& mask, const std::vector<run>& runs, index_t k_tokens) {
   position_set set;
-  const auto reach = [&](index_t lo, index_t hi) {
-    mask.reach({lo, hi}, k_tokens, [&](interval keys) { set.add(keys); });
-  };
   for (const run& r : runs) {
-    if (r.count == 0) continue;
-    if (r.step == 1)
-      reach(r.first, r.first + r.count);
-    else if (r.step == -1)
-      reach(r.at(r.count - 1), r.first + 1);
-    else
-      for (index_t i = 0; i < r.count; ++i) {
-        reach(r.at(i), r.at(i) + 1);
-        if (i % 4096 == 0) set.pack();
-      }
+    const index_t most = r.step == 1 || r.step == -1 ? r.count : 4096;
+    for (index_t i = 0; i < r.count; i += most) {
+      mask.reach({r.at(i), std::min(most, r.count - i), r.step}, k_tokens, [&](interval keys) { set.add(keys); });
+      if (most < r.count) set.pack();
+    }
   }
   return set;
 }

@@ -155,12 +155,14 @@ class setup_builder {
   bool front() const { return s_.shape.joint_at == joint_place::front; }
   interval joint_rows(int ring) const { return share(s_.shape.joint_q, s_.ring_size, ring); }
   run joint_run(interval rows, index_t dealt) const { return {(front() ? 0 : dealt) + rows.lo, rows.size(), 1}; }
-  /// Positions of each member's rows: behind the joint ones where these are in front.
-  std::vector<std::vector<run>> positions_of(const layout_rows& layout, index_t joint) const {
-    std::vector<std::vector<run>> all = layout.of_rank;
-    for (std::vector<run>& rows : all)
-      for (run& r : rows) r.first += front() ? joint : 0;
-    return all;
+  /// Positions of each member's rows: behind the joint ones where these are in front. `moved` keeps them then.
+  const std::vector<std::vector<run>>& positions_of(const layout_rows& layout, index_t joint,
+                                                    std::vector<std::vector<run>>& moved) const {
+    if (!front() || joint == 0) return layout.of_rank;
+    moved = layout.of_rank;
+    for (std::vector<run>& rows : moved)
+      for (run& r : rows) r.first += joint;
+    return moved;
   }
   /// The rows of all members of one ring index, member after member: the order in which they arrive.
   std::vector<run> block_of(const std::vector<std::vector<run>>& home, int ring) const {
@@ -182,7 +184,9 @@ class setup_builder {
   }
 
   void plan_blocks() {
-    const auto q_home = positions_of(p_.q, s_.shape.joint_q), kv_home = positions_of(p_.kv, s_.shape.joint_kv);
+    std::vector<std::vector<run>> moved[2];
+    const auto &q_home = positions_of(p_.q, s_.shape.joint_q, moved[0]),
+               &kv_home = positions_of(p_.kv, s_.shape.joint_kv, moved[1]);
     for (int r = 0; r < s_.ring_size; ++r) {
       q_runs_.push_back(block_of(q_home, r));
       kv_runs_.push_back(block_of(kv_home, r));
@@ -336,14 +340,18 @@ class setup_builder {
   }
   query_part part_of(std::span<const run> queries) const {
     if (!s_.intervals) return {lower_positions(queries, p_.kernel.query_tile), {}};
-    return {lower_intervals(
-                queries, [&](index_t q) { return *p_.mask.try_key_intervals(q); }, k_tokens_, p_.kernel.query_tile),
-            {}};
+    const auto intervals_of = [&](index_t q) {
+      interval_pair keys;
+      p_.mask.key_intervals(q, keys);
+      return keys;
+    };
+    return {lower_intervals(queries, intervals_of, k_tokens_, p_.kernel.query_tile), {}};
   }
   /// Over all queries of all members, so that every rank chooses the same form.
   bool all_fit() const {
-    for (index_t q = 0; !p_.mask.has_intervals && q < p_.q.tokens + s_.shape.joint_q; ++q)
-      if (!p_.mask.try_key_intervals(q)) return false;
+    interval_pair keys;
+    for (index_t q = 0; !p_.mask.has_intervals && q < p_.q_tokens(); ++q)
+      if (!p_.mask.key_intervals(q, keys)) return false;
     return true;
   }
 

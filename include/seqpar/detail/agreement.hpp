@@ -95,8 +95,8 @@ class statement {
       draw = draw * 6364136223846793005u + 1442695040888963407u;
       const index_t k = static_cast<index_t>((draw >> 33) % static_cast<std::uint64_t>(k_tokens));
       h = mix(h, mask.allows(q, k) ? 1 : 0);
-      if (const std::optional<interval_pair> keys = mask.try_key_intervals(q))
-        for (interval part : {keys->first, keys->second})
+      if (interval_pair keys; mask.key_intervals(q, keys))
+        for (interval part : {keys.first, keys.second})
           if (const interval seen = intersection(part, {0, k_tokens}); !seen.empty()) h = mix(mix(h, seen.lo), seen.hi);
     }
     return static_cast<index_t>(h >> 1);
