@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <seqpar/seqpar.hpp>
-#include <tests/support/attention.hpp>
+#include <tests/support/attention_apart.hpp>
 
 namespace seqpar::test {
 

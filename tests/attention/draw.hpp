@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include <tests/support/attention.hpp>
+#include <tests/support/attention_apart.hpp>
 
 namespace seqpar::test {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one place that compiles what apart.hpp and attention.hpp declare.
-#include <tests/support/attention.hpp>
+// The one place that compiles what apart.hpp and attention_apart.hpp declare.
+#include <tests/support/attention_apart.hpp>
 
 template struct seqpar::planning_apart<>;
 template struct seqpar::attention_apart<float, seqpar::threads::transport>;

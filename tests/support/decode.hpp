@@ -14,7 +14,7 @@
 #include <seqpar/mask/combine.hpp>
 #include <seqpar/mask/first_keys.hpp>
 #include <seqpar/mask/window.hpp>
-#include <tests/support/attention.hpp>
+#include <tests/support/attention_apart.hpp>
 
 namespace seqpar::test {
 

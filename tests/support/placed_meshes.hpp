@@ -6,7 +6,7 @@
 #include <seqpar/layout/nested.hpp>
 #include <seqpar/layout/zigzag.hpp>
 #include <seqpar/mask/causal.hpp>
-#include <tests/support/attention.hpp>
+#include <tests/support/attention_apart.hpp>
 
 namespace seqpar::test {
 
