@@ -96,11 +96,4 @@ TEST_CASE("what does not fit is refused before layouts of many runs are written 
         std::string::npos);
 }
 
-TEST_CASE("plans move and are not copied: their masks view tables of their own") {
-  using plan = attention_plan<float, seqpar::within<causal>, recorder>;
-  static_assert(std::movable<plan> && !std::copyable<plan>);
-  using decode = decode_plan<float, seqpar::within<causal>, recorder>;
-  static_assert(std::movable<decode> && !std::copyable<decode>);
-}
-
 }  // namespace seqpar::test

@@ -34,6 +34,7 @@ struct attention_apart {
     buffers.input("joint.v", a.joint.v, joint.v);
   }
   static status ready(const core& c, const memory& given, detail::buffer_checks& buffers, const Exec& exec) {
+    if (c.team_.moved_from()) return c.gone();
     if (!c.prepared_) return {errc::not_prepared, "attention: call prepare first"};
     if (status s = check_memory(given, c.sizes_); !s.ok()) return s;
     if (given.tables.pointer != c.tables_at_ && c.sizes_.tables > 0)
@@ -84,6 +85,7 @@ struct attention_apart {
 template <element T, transport Transport, class Exec, block_kernel Kernel, element Out, element Grad, class Mask>
 failure attention_apart<T, Transport, Exec, Kernel, Out, Grad, Mask>::prepare(core& c, const memory& given, Exec exec,
                                                                               const forward_arguments<T, Out>& like) {
+  if (c.team_.moved_from()) return error(c.gone());
   if (status s = check_memory(given, c.sizes_); !s.ok()) return error(c.fail(s));
   if (c.options_.check == agreement::checked)
     if (failure f = detail::agree(c.team_, c.said_)) return f;

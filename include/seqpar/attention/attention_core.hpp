@@ -49,7 +49,8 @@ class attention_core {
   using forward_type = forward_arguments<T, Out>;
   using backward_type = backward_arguments<T, Out, Grad>;
 
-  attention_core(attention_core&&) = default;  // no copies: the mask may view the plan's own tables
+  attention_core(const attention_core&) = delete;  // plans are moved, not copied: masks view tables of the plan
+  attention_core(attention_core&&) = default;
   attention_core& operator=(attention_core&&) = default;
 
   /// Exact bytes by kind.
@@ -123,8 +124,9 @@ class attention_core {
     return {};
   }
 
+  static status gone() { return {errc::not_prepared, "attention: this plan was moved from; use where it went"}; }
   status fail(status s) const {
-    team_.transport().abort(s);
+    if (!team_.moved_from()) team_.transport().abort(s);
     return s;
   }
 

@@ -45,8 +45,9 @@ class attention_plan
   using core = detail::attention_core<T, Out, Grad, Transport, Kernel, detail::asked_mask<Mask, Kernel>>;
 
  public:
-  /// Other layouts and mask of the planned types' families, within options.capacity: new tables in the same memory.
-  /// Local; every rank must do the same between two runs. Waits until the tables are written.
+  /// Other layouts, of any type, and another mask of the planned type, within options.capacity: new tables in the same
+  /// memory. Local; every rank must do the same between two runs, which nobody compares. Waits until the tables are
+  /// written.
   template <sequence_layout QLayout, sequence_layout KvLayout, executor Exec = on_host>
   void update(const QLayout& q, const KvLayout& kv, const Mask& mask, const seqpar::memory& given, Exec exec = {}) {
     if (failure f = try_update(q, kv, mask, given, exec)) raise(*f);
@@ -59,6 +60,7 @@ class attention_plan
   [[nodiscard]] failure try_update(const QLayout& q, const KvLayout& kv, const Mask& mask, const seqpar::memory& given,
                                    Exec exec = {}) {
     const char* where = "attention_plan::update";
+    if (this->team_.moved_from()) return error(this->gone());
     if (!this->prepared_) return error(errc::not_prepared, "attention_plan::update: call prepare first");
     if (this->options_.capacity.tokens_per_rank == 0)
       return detail::invalid(where, "planned without capacity; give options.capacity.tokens_per_rank");

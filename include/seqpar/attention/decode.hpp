@@ -35,7 +35,8 @@ class decode_plan {
  public:
   using forward_type = decode_arguments<T, Out>;
   using append_type = append_arguments<T>;
-  decode_plan(decode_plan&&) = default;  // no copies: the mask may view the plan's own tables
+  decode_plan(const decode_plan&) = delete;  // plans are moved, not copied: masks view tables of the plan
+  decode_plan(decode_plan&&) = default;
   decode_plan& operator=(decode_plan&&) = default;
 
   /// Exact bytes by kind.
@@ -57,6 +58,7 @@ class decode_plan {
   }
   template <class Exec>
   [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
+    if (team_.moved_from()) return error(gone());
     if (status s = check_memory(given, sizes_); !s.ok()) return error(fail(s));
     if (options_.check == agreement::checked)
       if (failure f = detail::agree(team_, said_)) return f;
@@ -288,14 +290,16 @@ class decode_plan {
   }
   template <class Exec>
   status ready(const seqpar::memory& given) const {
+    if (team_.moved_from()) return gone();
     if (!prepared_) return {errc::not_prepared, "decode: call prepare first"};
     if (status s = check_memory(given, sizes_); !s.ok()) return s;
     if (given.tables.pointer != tables_at_ && sizes_.tables > 0)
       return {errc::not_prepared, "decode: memory.tables is not the one that prepare was given"};
     return on_the_same<Exec>();
   }
+  static status gone() { return {errc::not_prepared, "decode: this plan was moved from; use where it went"}; }
   status fail(status s) const {
-    team_.transport().abort(s);
+    if (!team_.moved_from()) team_.transport().abort(s);
     return s;
   }
 
@@ -346,6 +350,7 @@ result<decode_plan<T, Mask, Transport, Kernel, Out>> try_plan_decode(const mesh<
                                                                      const decode_shape& shape,
                                                                      const decode_options& options = {},
                                                                      Kernel kernel = {}) {
+  static_assert(explain_mask<Mask>());
   decode_plan<T, Mask, Transport, Kernel, Out> plan(team, mask, shape, options, kernel);
   if (failure f = plan.build()) return *f;
   return plan;

@@ -28,6 +28,7 @@ template <element T, element Out = T, element Grad = T, transport Transport, seq
 result<attention_plan<T, Mask, Transport, Kernel, Out, Grad>> try_plan_attention(
     const mesh<Transport>& team, const QLayout& q_layout, const KvLayout& kv_layout, const Mask& mask,
     const attention_shape& shape, const attention_options& options = {}, Kernel kernel = {}) {
+  static_assert(explain_mask<Mask>() && explain_layout<QLayout>() && explain_layout<KvLayout>());
   attention_plan<T, Mask, Transport, Kernel, Out, Grad> plan(team, shape, options, kernel);
   if (failure f = plan.build("plan_attention", q_layout, kv_layout, mask)) return *f;
   return plan;

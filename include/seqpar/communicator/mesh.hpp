@@ -81,7 +81,8 @@ class mesh {
   }
 
   int size() const { return static_cast<int>(ranks_.size()); }
-  int index() const { return index_; }  ///< which member this rank is
+  bool moved_from() const { return ranks_.empty(); }  ///< else it has members
+  int index() const { return index_; }                ///< which member this rank is
   int ring_size() const { return static_cast<int>(shape_.ring); }
   int all_to_all_size() const { return static_cast<int>(shape_.all_to_all); }
   int ring_of(int member) const { return shape_.ring_of(member); }

@@ -98,6 +98,7 @@ class exchange {
   }
   template <class Exec>
   [[nodiscard]] failure try_prepare(const seqpar::memory& given, Exec exec) {
+    if (team_.moved_from()) return error(gone());
     if (status s = check_memory(given, memory()); !s.ok()) return error(fail(s));
     if (options_.check == agreement::checked)
       if (failure f = detail::agree(team_, said_)) return f;
@@ -206,8 +207,9 @@ class exchange {
     sums_ = sums;
   }
   /// A local error found before anything is posted: the peers are told.
+  static status gone() { return {errc::not_prepared, "exchange: this plan was moved from; use where it went"}; }
   status fail(status s) const {
-    team_.transport().abort(s);
+    if (!team_.moved_from()) team_.transport().abort(s);
     return s;
   }
 
@@ -273,6 +275,7 @@ class exchange {
   template <class Exec>
   status ready(const seqpar::memory& given, const row_array& owner, const row_array& wanter, detail::holder written,
                const Exec& exec) const {
+    if (team_.moved_from()) return gone();
     if (!prepared_) return {errc::not_prepared, "exchange: call prepare first"};
     if (status s = check_memory(given, memory()); !s.ok()) return s;
     const detail::placed_array o{owner, own_rows_, own_columns_}, w{wanter, wanted_rows_, wanted_columns_};

@@ -14,7 +14,7 @@ namespace seqpar {
 inline namespace v0_1 {
 
 /// A mask says which key position a query position may attend to. It speaks of global positions only and never knows
-/// how the sequence was dealt out. A mask is a regular, cheaply copied value.
+/// how the sequence was dealt out. A mask is a cheaply copied value.
 ///
 ///   allows(q, k)              may query q see key k?
 ///
@@ -25,8 +25,8 @@ inline namespace v0_1 {
 ///   bound(q_tokens, k_tokens) the same mask told both lengths (bottom-right causal needs them)
 ///   rebound(keep)             the same mask with every table it views replaced by keep(std::span<const index_t>)
 ///   problem()                 nullptr, or what is wrong with the value: a literal or a flaw
-///   misfit(q, k)              what is wrong with the value for these padded_lengths, as std::string; "" when nothing
-///   is tell_padding(q, k)        lowers q.real and k.real to the positions that are not padding
+///   misfit(q, k)              what is wrong with the value for these padded_lengths, as std::string, or ""
+///   tell_padding(q, k)        lowers q.real and k.real to the positions that are not padding
 ///
 /// Laws (laws.hpp): k ∈ key_intervals(q) ⇔ allows(q, k);  covers = all ⇒ allows everywhere, none ⇒ nowhere;
 /// allows(q, k) ∧ q ∈ span ⇒ k ∈ reach(span); for shipped masks reach is exact.

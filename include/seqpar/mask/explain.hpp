@@ -93,7 +93,8 @@ constexpr bool explain_mask() {
   static_assert(detail::rebound_fits<M>,
                 "[seqpar] rebound is: template <class Keep> constexpr M rebound(Keep&& keep) const; "
                 "keep takes and returns std::span<const index_t>");
-  static_assert(detail::problem_fits<M>, "[seqpar] problem is: constexpr const char* problem() const");
+  static_assert(detail::problem_fits<M>,
+                "[seqpar] problem is: constexpr const char* problem() const, or one that returns seqpar::flaw");
   static_assert(detail::misfit_fits<M>,
                 "[seqpar] misfit is: std::string misfit(padded_length q, padded_length k) const");
   return true;
