@@ -35,7 +35,8 @@ struct memory {
 };
 
 /// Is every region as large as asked for and aligned?
-inline status check_memory(const memory& given, const memory_sizes& asked) {
+template <class = when_used>
+status check_memory(const memory& given, const memory_sizes& asked) {
   struct kind {
     region r;
     index_t bytes;

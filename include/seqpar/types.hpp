@@ -60,6 +60,19 @@ class extent {
   index_t value_;
 };
 
+namespace detail {
+/// A span of a table. By a template, for a constructor of std::span that is called outright asks its concepts wherever
+/// its types are known, whether or not the code around is used: the most that a header's template costs a compiler.
+template <class T>
+constexpr std::span<T> span_over(T* first, std::size_t count) {
+  return {first, count};
+}
+template <class Table>
+constexpr auto span_over(Table& table) -> std::span<std::remove_pointer_t<decltype(table.data())>> {
+  return {table.data(), table.size()};
+}
+}  // namespace detail
+
 /// What compilers print of a view of a temporary.
 struct a_view_must_not_outlive_its_table {};
 
@@ -69,11 +82,14 @@ template <class T>
 class table_view {
  public:
   constexpr table_view() = default;
-  constexpr table_view(std::span<const T> table) : table_view(table.data(), table.size()) {}
   constexpr table_view(const T* first, std::size_t count) : first_(first), count_(count) {}
   template <class Table>
-  requires std::convertible_to<const Table&, std::span<const T>>
-  constexpr table_view(const Table& table) : table_view(std::span<const T>(table)) {}
+  requires(!std::same_as<Table, table_view> &&
+           std::convertible_to<const Table&, std::span<const T>>) constexpr table_view(const Table& table) {
+    const std::span<const T> seen(table);
+    first_ = seen.data();
+    count_ = seen.size();
+  }
   template <class Table>
   requires(std::convertible_to<const Table&, std::span<const T>> && !std::ranges::enable_borrowed_range<Table>)
       table_view(const Table&&, a_view_must_not_outlive_its_table = {})

@@ -83,6 +83,7 @@ struct state_rows {
   heads_view<float> max, sum;
 
   /// Rows first, first + step, …, `count` of them.
+  template <class = when_used>
   constexpr state_rows line(index_t first, index_t step, index_t count) const {
     state_rows s = *this;
     s.acc.pointer += first * acc.stride[1];

@@ -134,6 +134,7 @@ class buffer_checks {
     }
     add(name, {array_of(v), shape[2], shape[1]}, written);
   }
+  template <class = when_used>
   void add(const char* name, const placed_array& a, bool written) {
     if (!a.has_bytes()) return;
     if (a.array.pointer == nullptr) return fail(errc::invalid_argument, texts_.null, name);

@@ -33,8 +33,9 @@ namespace detail {
 /// Lets a plan own copies of the tables that a mask views.
 class table_keeper {
  public:
+  template <class = when_used>
   std::span<const index_t> operator()(std::span<const index_t> table) {
-    return kept_.emplace_back(table.begin(), table.end());
+    return span_over(std::as_const(kept_.emplace_back(table.begin(), table.end())));
   }
 
  private:

@@ -90,7 +90,8 @@ constexpr bool lies_within(run r, index_t last) {
   return r.count == 1 || (r.step <= (last - r.first) / (r.count - 1) && r.step >= -r.first / (r.count - 1));
 }
 
-inline failure check_decode_shape(const char* where, const decode_shape& shape, int members) {
+template <class = when_used>
+failure check_decode_shape(const char* where, const decode_shape& shape, int members) {
   const attention_shape n = shape.attention();
   if (failure f = check_shape(where, n)) return f;
   if (shape.queries < 1 || shape.queries > most_position)

@@ -97,6 +97,7 @@ class decode_tables {
   }
 
   /// Which tiles are visited: by the queries' intervals, or all of them for a mask that must be asked.
+  template <class = when_used>
   void write_ranges(bool by_intervals) {
     range_count_ = 0;
     first_range_[0] = 0;
@@ -110,10 +111,12 @@ class decode_tables {
     }
   }
 
+  template <class = when_used>
   query_table queries() const {
     return {view(q_tiles_, q_count_), view(lo0_, queries_), view(hi0_, queries_),
             view(lo1_, queries_),     view(hi1_, queries_), view(position_, queries_)};
   }
+  template <class = when_used>
   key_table keys() const {
     return {view(k_tiles_, k_count_), view(k_positions_, irregular_ ? keys_ : 0), view(first_range_, q_count_ + 1),
             view(ranges_, range_count_)};
@@ -123,6 +126,7 @@ class decode_tables {
   bool nothing_to_see() const { return range_count_ == 0; }
 
  private:
+  template <class = when_used>
   void place(carver& c) {
     const index_t q_tiles = tiles_of(query_room_, query_tile_rows_), k_tiles = tiles_of(key_room_, key_tile_rows_);
     q_tiles_ = c.take<query_tile>(q_tiles);
@@ -154,11 +158,13 @@ class decode_tables {
     }
     tile.rows += static_cast<std::int32_t>(r.count);
   }
+  template <class = when_used>
   interval hull_of(const key_tile& tile) const {
     if (tile.step != key_tile::irregular) return span_of(run{tile.position, tile.rows, tile.step});
     const auto [least, most] = std::minmax_element(k_positions_ + tile.row, k_positions_ + tile.row + tile.rows);
     return {*least, index_t{*most} + 1};
   }
+  template <class = when_used>
   void write_ranges_of(const tile_summary& rows) {
     const index_t begin = range_count_;
     for (index_t t = 0; t < k_count_; ++t) {

@@ -83,7 +83,8 @@ struct attention_options {
 
 namespace detail {
 
-inline failure check_shape(const char* where, const attention_shape& n) {
+template <class = when_used>
+failure check_shape(const char* where, const attention_shape& n) {
   if (n.batch < 0) return invalid(where, {"batch must not be negative, got ", n.batch});
   if (n.heads < 1) return invalid(where, {"heads must be at least 1, got ", n.heads});
   if (n.kv_heads < 1 || n.heads % n.kv_heads != 0)

@@ -31,6 +31,7 @@ struct process_grid {
 
   /// The ranks that differ from `rank` along one axis only, in ascending coordinate. Fails (error) on a bad grid or
   /// rank.
+  template <class = when_used>
   std::vector<int> group(parallel along, int rank) const {
     check();
     index_t position = -1;
@@ -52,6 +53,7 @@ struct process_grid {
   int at(index_t position) const {
     return ranks.empty() ? static_cast<int>(position) : ranks[static_cast<std::size_t>(position)];
   }
+  template <class = when_used>
   void check() const {
     if (data < 1 || sequence < 1 || tensor < 1) raise(detail::invalid("process_grid", "every axis must be at least 1"));
     if (order[0] == order[1] || order[1] == order[2] || order[0] == order[2])

@@ -117,7 +117,8 @@ inline index_t fresh_number(const void* here) {
   return static_cast<index_t>(statement::mix(statement::mix(5, static_cast<index_t>(now)), place) >> 1 | 1);
 }
 
-inline std::string list_of(const std::vector<int>& ranks) {
+template <class = when_used>
+std::string list_of(const std::vector<int>& ranks) {
   std::string s = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (i > 0) s += ',';

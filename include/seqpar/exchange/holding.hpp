@@ -31,6 +31,7 @@ struct holding {
   }
   index_t entries() const { return rows() * columns.size(); }
   /// Adds rows behind those already there.
+  template <class = when_used>
   void append(run rows, index_t place) {
     if (rows.count > 0) pieces.push_back({rows, place, 1});
   }
@@ -48,7 +49,8 @@ holding holding_of(const L& layout, int rank, interval columns = {0, 1}, index_t
 }
 
 /// Rows 0 … count−1 in order.
-inline holding all_rows(index_t count, interval columns = {0, 1}) {
+template <class = when_used>
+holding all_rows(index_t count, interval columns = {0, 1}) {
   holding h{{}, columns};
   h.append({0, count, 1}, 0);
   return h;

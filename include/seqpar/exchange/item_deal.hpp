@@ -39,11 +39,16 @@ class item_deal {
  public:
   index_t token_count() const { return static_cast<index_t>(places_.size()); }
   int rank_count() const { return static_cast<int>(items_.size()); }
-  index_t count_of(int rank) const { return static_cast<index_t>(items_of(rank).size()); }
-  index_t global_of(int rank, index_t local) const { return items_of(rank)[static_cast<std::size_t>(local)]; }
+  index_t count_of(int rank) const { return static_cast<index_t>(items_[static_cast<std::size_t>(rank)].size()); }
+  index_t global_of(int rank, index_t local) const {
+    return items_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(local)];
+  }
   place place_of(index_t item) const { return places_[static_cast<std::size_t>(item)]; }
 
-  std::span<const index_t> items_of(int rank) const { return items_[static_cast<std::size_t>(rank)]; }
+  template <class = when_used>
+  std::span<const index_t> items_of(int rank) const {
+    return detail::span_over(items_[static_cast<std::size_t>(rank)]);
+  }
   double load_of(int rank) const { return loads_[static_cast<std::size_t>(rank)]; }  ///< Σ of its items' costs
   /// Greatest load over the mean: 1 is even. 1 where nothing costs anything.
   template <class = when_used>

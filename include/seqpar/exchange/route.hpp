@@ -181,6 +181,7 @@ class holding_index {
   }
 
   /// The first piece of the group that begins after `row`; `guess` is where the last search ended.
+  template <class = when_used>
   std::size_t first_after(const group& g, index_t row, std::size_t guess) const {
     const auto after = [&](std::size_t i) { return i >= g.end || pieces_[i].rows.lo > row; };
     if (guess >= g.begin && after(guess) && (guess == g.begin || !after(guess - 1))) return guess;
@@ -224,6 +225,7 @@ class route {
   index_t entries_sent() const { return sum(outgoing_); }
   index_t entries_received() const { return sum(incoming_); }
   /// Host bytes that the route itself holds.
+  template <class = when_used>
   index_t plan_bytes() const {
     index_t n = static_cast<index_t>(sizeof(route) + own_.stretches.capacity() * sizeof(stretch));
     for (const auto* legs : {&outgoing_, &incoming_})

@@ -274,7 +274,7 @@ class token_mean {
   /// Where the two numbers lie while they travel: behind the scratch of the sum itself.
   std::span<double> walk(carver& c) const {
     c.take<std::byte>(sums_.memory().scratch);
-    return {c.take<double>(2), 2};
+    return detail::span_over(c.take<double>(2), 2);
   }
   template <class Exec>
   status add_up(std::span<double, 2> sums, const seqpar::memory& given, Exec exec) const {

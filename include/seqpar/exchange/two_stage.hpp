@@ -36,10 +36,12 @@ class assembly {
 
   explicit assembly(std::vector<index_t> rows_of_items) : rows_(std::move(rows_of_items)) {}
 
+  template <class = when_used>
   assembly& text(index_t rows) {
     append(rows, -1, text_rows_);
     return *this;
   }
+  template <class = when_used>
   assembly& item(index_t i) {
     if (i < 0 || i >= item_count())
       note({"item ", i, " is not one of the ", item_count(), " items"});
@@ -48,6 +50,7 @@ class assembly {
     return *this;
   }
   /// The frames of a video, say: items first, first + 1, …
+  template <class = when_used>
   assembly& items(index_t first, index_t count) {
     if (count < 0 || first < 0 || count > item_count() - first)
       note({"items ", first, " and on, ", count, " of them, which are not all among the ", item_count(), " items"});
@@ -62,11 +65,13 @@ class assembly {
   index_t rows_of(index_t i) const { return rows_[static_cast<std::size_t>(i)]; }
   const std::vector<part>& parts() const { return parts_; }
 
+  template <class = when_used>
   source source_of(index_t token) const {
     const part& p = *first_part(token);
     return {p.item, p.first_row + token - p.begin};
   }
   /// The part that holds a token.
+  template <class = when_used>
   std::vector<part>::const_iterator first_part(index_t token) const {
     return std::upper_bound(parts_.begin(), parts_.end(), token,
                             [](index_t t, const part& p) { return t < p.begin + p.rows; });
@@ -75,12 +80,14 @@ class assembly {
   const std::string& problem() const { return wrong_; }
 
  private:
+  template <class = when_used>
   void append(index_t rows, index_t item, index_t first_row) {
     if (rows < 0 || rows > unbounded - tokens_) return note({"a part of ", rows, " rows"});
     if (rows > 0) parts_.push_back({tokens_, rows, item, first_row});
     tokens_ += rows;
     if (item < 0) text_rows_ += rows;
   }
+  template <class = when_used>
   void note(detail::words what) {
     if (wrong_.empty()) wrong_ = detail::sentence(what);
   }

@@ -83,7 +83,8 @@ struct query_rows {
   std::vector<std::int32_t> lo0, hi0, lo1, hi1, position;
   template <class = when_used>
   query_table table() const {
-    return {tiles, lo0, hi0, lo1, hi1, position};
+    using detail::span_over;
+    return {span_over(tiles), span_over(lo0), span_over(hi0), span_over(lo1), span_over(hi1), span_over(position)};
   }
 };
 
@@ -98,8 +99,14 @@ struct key_rows {
   std::optional<std::vector<rectangle>> rectangles;  ///< where asked for and so few
   template <class = when_used>
   key_table table() const {
-    return {
-        tiles, positions, first_range, ranges, first_query_range, query_ranges, rectangles ? &*rectangles : nullptr};
+    using detail::span_over;
+    return {span_over(tiles),
+            span_over(positions),
+            span_over(first_range),
+            span_over(ranges),
+            span_over(first_query_range),
+            span_over(query_ranges),
+            rectangles ? &*rectangles : nullptr};
   }
 };
 

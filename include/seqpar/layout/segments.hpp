@@ -66,11 +66,11 @@ struct segments {
   friend constexpr bool operator==(const segments&, const segments&) = default;
 
  private:
-  constexpr std::span<const run> runs_of(int rank) const {
+  constexpr table_view<run> runs_of(int rank) const {
     const index_t begin = offsets[static_cast<std::size_t>(rank)], end = offsets[static_cast<std::size_t>(rank) + 1];
     return {runs.data() + begin, static_cast<std::size_t>(end - begin)};
   }
-  static constexpr index_t rows_in(std::span<const run> list) {
+  static constexpr index_t rows_in(table_view<run> list) {
     index_t rows = 0;
     for (const run& r : list) rows += r.count;
     return rows;

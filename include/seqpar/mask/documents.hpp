@@ -19,13 +19,15 @@ namespace seqpar {
 inline namespace v0_1 {
 
 /// The bounds of documents of these lengths, one after another: 0, l₀, l₀+l₁, …; bounds.back() is the token count.
+template <class = when_used>
 constexpr std::vector<index_t> pack(std::span<const index_t> lengths) {
   std::vector<index_t> bounds(1, 0);
   for (const index_t length : lengths) bounds.push_back(bounds.back() + length);
   return bounds;
 }
+template <class = when_used>
 constexpr std::vector<index_t> pack(std::initializer_list<index_t> lengths) {
-  return pack(std::span<const index_t>(lengths.begin(), lengths.size()));
+  return pack(detail::span_over(lengths.begin(), lengths.size()));
 }
 
 /// allows(q, k) = q and k lie in the same document: q_bounds[d] ≤ q < q_bounds[d+1] ∧ k_bounds[d] ≤ k < k_bounds[d+1].
@@ -86,9 +88,9 @@ struct documents {
 
   template <class Keep>
   constexpr documents rebound(Keep&& keep) const {
-    const std::span<const index_t> q = keep(q_bounds);
+    const table q = keep(q_bounds);
     const bool shared = q_bounds.data() == k_bounds.data() && q_bounds.size() == k_bounds.size();
-    return {q, shared ? q : keep(k_bounds)};
+    return {q, shared ? q : table(keep(k_bounds))};
   }
   constexpr flaw problem() const {
     if (q_bounds.empty() || q_bounds.size() != k_bounds.size())

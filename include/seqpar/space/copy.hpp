@@ -49,8 +49,9 @@ void copy_pieces(std::byte* to, index_t to_stride, const std::byte* from, index_
   for (index_t i = 0; i < count; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, Bytes);
 }
 
-inline void copy_pieces(std::byte* to, index_t to_stride, const std::byte* from, index_t from_stride, index_t count,
-                        index_t bytes) {
+template <class = when_used>
+void copy_pieces(std::byte* to, index_t to_stride, const std::byte* from, index_t from_stride, index_t count,
+                 index_t bytes) {
   switch (bytes) {
     case 2:
       return copy_pieces<2>(to, to_stride, from, from_stride, count);
@@ -78,8 +79,9 @@ inline void copy_pieces(std::byte* to, index_t to_stride, const std::byte* from,
 /// Pieces of lines of 64 bytes, written past the caches as memcpy writes one large piece: other stores read each line
 /// first, half as much traffic again. What is to be read is asked for 4 KiB ahead: the processor guesses no further
 /// than the end of a piece.
-inline void stream_pieces(std::byte* to, index_t to_stride, const std::byte* from, index_t from_stride, index_t count,
-                          index_t bytes) {
+template <class = when_used>
+void stream_pieces(std::byte* to, index_t to_stride, const std::byte* from, index_t from_stride, index_t count,
+                   index_t bytes) {
   using halves = long long __attribute__((vector_size(16)));
   const index_t ahead = bytes < 4096 ? 4096 / bytes : 1;
   for (index_t i = 0; i < count; ++i) {
@@ -102,8 +104,9 @@ inline void stream_pieces(std::byte* to, index_t to_stride, const std::byte* fro
 #endif
 }
 #else
-inline void stream_pieces(std::byte* to, index_t to_stride, const std::byte* from, index_t from_stride, index_t count,
-                          index_t bytes) {
+template <class = when_used>
+void stream_pieces(std::byte* to, index_t to_stride, const std::byte* from, index_t from_stride, index_t count,
+                   index_t bytes) {
   copy_pieces(to, to_stride, from, from_stride, count, bytes);
 }
 #endif
@@ -140,7 +143,8 @@ class piece_walk {
 
 /// to[k] = from[k] for the k-th byte of each block, counted row by row, column by column.
 /// The blocks may have other rows, columns and strides, but as many bytes; they must not overlap.
-inline void copy_block(const block& to, const block& from) {
+template <class = when_used>
+void copy_block(const block& to, const block& from) {
   index_t left = from.bytes();
   if (left == 0) return;
   block t = detail::merged(to), f = detail::merged(from);

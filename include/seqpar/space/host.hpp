@@ -38,7 +38,10 @@ T* element_at(const block& b, index_t row, index_t column) {
 /// Every operation is done when it returns.
 class host_space {
  public:
-  void copy(const block& to, const block& from) const { copy_block(to, from); }
+  template <class = when_used>
+  void copy(const block& to, const block& from) const {
+    copy_block(to, from);
+  }
   void zero(const block& at) const {
     if (at.bytes() == 0) return;  // may be null
     for (index_t r = 0; r < at.rows; ++r) {

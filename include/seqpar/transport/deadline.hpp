@@ -5,6 +5,8 @@
 #include <chrono>
 #include <optional>
 
+#include <seqpar/types.hpp>
+
 namespace seqpar {
 inline namespace v0_1 {
 namespace detail {
@@ -14,7 +16,8 @@ using clock = std::chrono::steady_clock;
 using instant = std::optional<clock::time_point>;
 
 /// That long from now; none when so far away that the clock would overflow.
-inline instant after(std::optional<std::chrono::nanoseconds> duration) {
+template <class = when_used>
+instant after(std::optional<std::chrono::nanoseconds> duration) {
   if (!duration || *duration > std::chrono::hours(24 * 365)) return {};
   return clock::now() + *duration;
 }

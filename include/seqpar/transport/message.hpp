@@ -51,8 +51,10 @@ class message_list {
   void send(const block& b, int peer) noexcept { add(direction::send, b, peer); }
   void recv(const block& b, int peer) noexcept { add(direction::receive, b, peer); }
 
-  std::span<M> messages() noexcept { return {messages_.data(), messages_.size()}; }
-  std::span<const M> messages() const noexcept { return {messages_.data(), messages_.size()}; }
+  std::span<M> messages() noexcept { return detail::span_over(messages_); }
+  std::span<const M> messages() const noexcept { return detail::span_over(messages_); }
+  M* begin() noexcept { return messages_.data(); }
+  M* end() noexcept { return begin() + messages_.size(); }
   bool empty() const noexcept { return messages_.empty(); }
   /// Whether launch said so since clear(); an empty group needs no launch to be waited for.
   bool launched() const noexcept { return launched_ || empty(); }
@@ -168,7 +170,8 @@ inline bool of_two_plans(const message_label& a, const message_label& b) {
 }
 
 /// "rank 2 waits for 512 KiB from rank 1 (dK/dV, round 2)"
-inline std::string waits_text(int rank, const message& m) {
+template <class = when_used>
+std::string waits_text(int rank, const message& m) {
   const std::string bytes = bytes_text(m.data.bytes()), label = label_text(m.label);
   return m.way == direction::receive
              ? detail::sentence({"rank ", rank, " waits for ", bytes, " from rank ", m.peer, " (", label, ")"})

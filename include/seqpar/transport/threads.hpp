@@ -67,7 +67,7 @@ class group {
     if (state_ != state::under_way) return;
     state_ = state::idle;
     world::guard lock(world_->mutex_);
-    world_->cancel(list_.messages(), rank_, lock);
+    world_->cancel(list_, rank_, lock);
   }
 
   world* world_;
@@ -208,7 +208,7 @@ class transport {
   }
   template <class = when_used>
   status give_up(group_type& g, world::guard& lock) const {
-    if (g.state_ == group_type::state::under_way) world_->cancel(g.list_.messages(), rank_, lock);
+    if (g.state_ == group_type::state::under_way) world_->cancel(g.list_, rank_, lock);
     g.state_ = group_type::state::idle;
     return world_->failure_for(rank_);
   }

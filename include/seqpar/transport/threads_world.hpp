@@ -73,6 +73,7 @@ struct operation_list {
 /// bytes are copied outside the mutex, by the receiving rank, straight from the sender's block into its own.
 class world {
  public:
+  template <class = when_used>
   explicit world(const options& o)
       : size_(o.ranks > 0 && o.ranks <= 1 << 15 ? static_cast<int>(o.ranks) : 0),
         deadline_(o.deadline),
@@ -196,9 +197,10 @@ class world {
 
   /// Takes back what is not done, after the copies that peers are making from it. A message that its peer may count on
   /// cannot vanish unnoticed (the next one would be taken for it), so the world fails.
-  void cancel(std::span<operation> operations, int rank, guard& lock) {
+  template <class = when_used>
+  void cancel(message_list<operation>& list, int rank, guard& lock) {
     operation* first = nullptr;
-    for (operation& o : operations) {
+    for (operation& o : list) {
       if (o.at != phase::posted && o.at != phase::matched) continue;
       if (!first) first = &o;
       if (o.at == phase::posted) {
@@ -216,7 +218,7 @@ class world {
     rank_state& me = ranks_[at(rank)];
     me.cancelling = true;
     me.wake.wait(lock, [&] {
-      for (const operation& o : operations)
+      for (const operation& o : list)
         if (o.at == phase::copying) return false;
       return true;
     });
@@ -294,6 +296,7 @@ class world {
 
   /// The first failure is kept and told to every rank: `own` to the culprit (to all when there is none, or when all
   /// are told the same), peer_failed to the others.
+  template <class = when_used>
   void fail(const status& own, int culprit, std::string_view text) {
     if (failed_) {
       if (culprit_ != culprit || culprit < 0 || report_.find(text) != std::string::npos) return;

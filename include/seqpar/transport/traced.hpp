@@ -28,6 +28,7 @@ struct flight_event {
 /// traced transport. Memory: allocated when made and never again. Not for two threads at once.
 class flight_record {
  public:
+  template <class = when_used>
   flight_record(int rank, int size, index_t capacity = 256)
       : rank_(rank),
         events_(static_cast<std::size_t>(capacity < 1 ? 1 : capacity)),
@@ -50,6 +51,7 @@ class flight_record {
   /// A line for every remembered message that is under way or failed, and one for the totals:
   ///   rank 2 waits for 512 KiB from rank 1 (dK/dV, round 2), posted 20.1 s ago; before: 512 KiB (dK/dV, round 1),
   ///   21.3 s ago
+  template <class = when_used>
   std::string report() const {
     const auto now = since_start();
     std::string text;
@@ -75,6 +77,7 @@ class flight_record {
   // For transports that write into the record.
 
   /// Writes a message down as posted and returns its number.
+  template <class = when_used>
   std::uint64_t post(direction way, int peer, index_t bytes, const message_label& label) noexcept {
     events_[next_ % events_.size()] = {flight_event::phase::posted, way, peer, bytes, label, since_start(), {}};
     peers(way)[static_cast<std::size_t>(peer)] += bytes;

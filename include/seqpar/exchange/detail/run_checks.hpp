@@ -63,13 +63,15 @@ bool apart_along(std::array<placed_array::axis, N> axes, index_t bytes) {
 }
 
 /// The same of a whole array.
-inline bool one_place_each(const placed_array& a) {
+template <class = when_used>
+bool one_place_each(const placed_array& a) {
   return !a.has_bytes() || apart_along(a.axes(), a.array.column_bytes);
 }
 
 /// May the two share a byte? Slices of one packed tensor (q, k, v side by side, say) are told apart: both repeat with a
 /// common period and lie in different parts of it. When in doubt, yes.
-inline bool may_share(const placed_array& a, const placed_array& b) {
+template <class = when_used>
+bool may_share(const placed_array& a, const placed_array& b) {
   if (!a.has_bytes() || !b.has_bytes() || intersection(a.bytes(), b.bytes()).empty()) return false;
   for (const placed_array* p : {&a, &b})
     for (const placed_array::axis& along : p->axes()) {

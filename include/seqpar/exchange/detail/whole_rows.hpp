@@ -26,8 +26,9 @@ inline placed_array placed(const row_buffer& b, index_t rows, const exchange_opt
 }
 
 /// No buffer with rows is null, and no result shares a byte with another buffer, with scratch or with itself.
-inline status check_buffers(std::initializer_list<placed_array> results, std::initializer_list<placed_array> inputs,
-                            const region& scratch, index_t used) {
+template <class = when_used>
+status check_buffers(std::initializer_list<placed_array> results, std::initializer_list<placed_array> inputs,
+                     const region& scratch, index_t used) {
   const placed_array work{{scratch.pointer, 1, used, used, used, used}, 1, 1};
   for (const auto& list : {results, inputs})
     for (const placed_array& a : list) {
