@@ -16,7 +16,8 @@ namespace {
 
 using namespace seqpar;
 
-constexpr attention_shape shape{.heads = 64, .kv_heads = 8, .head_dim = 128};
+constexpr attention_shape grouped{.heads = 64, .kv_heads = 8, .head_dim = 128};
+constexpr attention_shape ungrouped{.heads = 64, .kv_heads = 64, .head_dim = 128};  // queries travel: they are fewer
 
 std::vector<index_t> thousand_documents() {
   std::vector<index_t> lengths;
@@ -29,7 +30,8 @@ std::vector<index_t> thousand_documents() {
 }
 
 template <class Mask>
-void weigh_one(benchmark::State& state, const mesh_shape& team, const dealt& layout, const Mask& mask, int per_node) {
+void weigh_one(benchmark::State& state, const mesh_shape& team, const dealt& layout, const Mask& mask, int per_node,
+               const attention_shape& shape = grouped) {
   const machine m{.flops = 4e14, .inside = {5e-6, 2e11}, .across = {1e-5, 5e10}, .ranks_per_node = per_node};
   const mask_pieces pieces(mask, layout.token_count(), layout.token_count());
   for (auto _ : state)
@@ -38,22 +40,25 @@ void weigh_one(benchmark::State& state, const mesh_shape& team, const dealt& lay
   state.counters["pieces"] = static_cast<double>(pieces.pieces().size());
 }
 
-void documents_on_8(benchmark::State& state, const char* name, int per_node) {
+void thousand_on(benchmark::State& state, const char* name, int ranks, int per_node, const attention_shape& shape) {
   const std::vector<index_t> bounds = thousand_documents();
   const within mask{documents{bounds}, causal{}};
   const index_t n = bounds.back();
   const std::string which = name;
-  const dealt layout = which == "contiguous" ? dealt::from(contiguous{.tokens = n, .ranks = 8})
-                       : which == "zigzag"   ? dealt::from(zigzag{.tokens = n, .ranks = 8})
-                       : which == "striped"  ? dealt::from(striped{.tokens = n, .ranks = 8})
-                                             : balanced(mask, {.tokens = n, .ranks = 8, .granule = n / 512});
-  weigh_one(state, {8, 1}, layout, mask, per_node);
+  const dealt layout = which == "contiguous" ? dealt::from(contiguous{.tokens = n, .ranks = ranks})
+                       : which == "zigzag"   ? dealt::from(zigzag{.tokens = n, .ranks = ranks})
+                       : which == "striped"  ? dealt::from(striped{.tokens = n, .ranks = ranks})
+                                             : balanced(mask, {.tokens = n, .ranks = ranks, .granule = n / 512});
+  weigh_one(state, {ranks, 1}, layout, mask, per_node, shape);
 }
-BENCHMARK_CAPTURE(documents_on_8, contiguous, "contiguous", 0)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(documents_on_8, zigzag, "zigzag", 0)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(documents_on_8, striped, "striped", 0)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(documents_on_8, balanced, "balanced", 0)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(documents_on_8, zigzag_two_nodes, "zigzag", 4)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(thousand_on, contiguous, "contiguous", 8, 0, grouped)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(thousand_on, zigzag, "zigzag", 8, 0, grouped)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(thousand_on, striped, "striped", 8, 0, grouped)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(thousand_on, balanced, "balanced", 8, 0, grouped)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(thousand_on, zigzag_two_nodes, "zigzag", 8, 4, grouped)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(thousand_on, zigzag_queries_travel, "zigzag", 8, 0, ungrouped)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(thousand_on, striped_queries_travel, "striped", 8, 0, ungrouped)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(thousand_on, striped_on_7_queries_travel, "striped", 7, 0, ungrouped)->Unit(benchmark::kMicrosecond);
 
 void pieces_of_documents(benchmark::State& state) {
   const std::vector<index_t> bounds = thousand_documents();
@@ -98,7 +103,7 @@ void work_matrix_on_1024(benchmark::State& state) {
   const mask_pieces pieces(causal{}, 10'000'000, 10'000'000);
   const zigzag layout{.tokens = 10'000'000, .ranks = 1024};
   for (auto _ : state) {
-    const needs n({1024, 1}, layout, layout, causal{}, shape, pieces);
+    const needs n({1024, 1}, layout, layout, causal{}, grouped, pieces);
     benchmark::DoNotOptimize(work(n, pieces).total());
   }
 }

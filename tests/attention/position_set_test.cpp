@@ -38,10 +38,11 @@ TEST_CASE("a set holds what was added in any order; a block's rows in it come in
     for (index_t families = draw.below(4); families >= 0; --families) {
       const index_t step = 1 + draw.below(12), size = draw.below(step + 3), first = draw.below(60);
       const index_t count = draw.below((positions - 80) / step);
-      const bool backwards = draw.below(3) == 0;
+      const bool backwards = draw.below(3) == 0, together = size > 0 && size < step && draw.below(3) == 0;
+      if (together && count > 0) set.add({{first, first + size}, step, count});
       for (index_t i = 0; i < count; ++i) {
         const index_t lo = first + (backwards ? count - 1 - i : i) * step;
-        set.add({lo, lo + size});
+        if (!together) set.add({lo, lo + size});
         for (index_t k = lo; k < lo + size; ++k) in[static_cast<std::size_t>(k)] = true;
       }
       if (draw.below(2) == 0) set.combs();  // asked in between

@@ -188,6 +188,7 @@ TEST_CASE("rows wanted, pairs, and queries that visit are those that asking ever
   const auto all = [&](index_t tokens, const std::vector<index_t>& bounds) {
     const within by_document{documents{bounds}, causal{}};
     const within nearby{documents{bounds}, window{.left = 2, .right = 1}};
+    const window few{.left = 3, .right = 0};
     const any_of in_two{first_keys{.count = 3}, all_of{by_document, window{.left = 6, .right = 0}}};
     std::vector<dealt> deals{dealt::from(striped{.tokens = tokens, .ranks = 8}),
                              dealt::from(striped{.tokens = tokens, .ranks = 8, .granule = 16}),
@@ -206,12 +207,29 @@ TEST_CASE("rows wanted, pairs, and queries that visit are those that asking ever
       for (const mesh_shape& team : {mesh_shape{8, 1}, mesh_shape{4, 2}, mesh_shape{4, 2, axis::ring}}) {
         CHECK(check(layout, team, by_document));
         CHECK(check(layout, team, nearby));
+        CHECK(check(layout, team, few));
         CHECK(check(layout, team, in_two));
       }
   };
   all(211, pack({3, 17, 1, 0, 31, 8, 16, 2, 29, 7, 41, 13, 11, 19, 5, 8}));
   all(11, pack({3, 1, 2, 1, 1, 1, 1, 1}));
   all(8, pack({8}));
+}
+
+TEST_CASE("a window narrower than a turn is counted at once, whatever the number of tokens") {
+  const index_t tokens = (index_t{1} << 31) - 8;
+  const striped layout{.tokens = tokens, .ranks = 8};
+  const window mask{.left = 3, .right = 0};
+  const mask_pieces pieces(mask, tokens, tokens);
+  const needs some({.ring = 8, .all_to_all = 1}, layout, layout, mask, one_number, pieces);
+  const visits v(some, mask, pieces);
+  for (int w = 0; w < 8; ++w)
+    for (int s = 1; s < 8; ++s) {
+      const int o = (w + 8 - s) % 8;  // query q asks o for key q - s
+      const index_t rows = s > 3 ? 0 : tokens / 8 - (s > w ? 1 : 0);
+      CHECK(some.rows(w, o) == rows);
+      CHECK(v.rows(w, o) == rows);
+    }
 }
 
 TEST_CASE("bytes per rank of ring, all-to-all and both, forward in 16 bits: the published formulas to the megabyte") {
@@ -318,9 +336,6 @@ TEST_CASE("bytes are refused without a shape, rows are not; out and gradients ar
 
 template <class T>
 concept lists_rows = requires {
-  std::declval<T>().wanted(0);
-}
-|| requires {
   std::declval<T>().queries(0);
 }
 || requires {

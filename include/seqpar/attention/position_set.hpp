@@ -18,8 +18,9 @@ namespace detail {
 struct comb {
   interval first;
   index_t step, count;
-  interval tooth(index_t i) const { return {first.lo + i * step, first.hi + i * step}; }
-  index_t end() const { return first.hi + (count - 1) * step; }
+  constexpr comb(interval tooth, index_t apart, index_t teeth) : first(tooth), step(apart), count(teeth) {}
+  constexpr interval tooth(index_t i) const { return {first.lo + i * step, first.hi + i * step}; }
+  constexpr index_t end() const { return first.hi + (count - 1) * step; }
 };
 
 /// A set of positions as ascending intervals that do not touch. Where there are many, those that repeat evenly, as they
@@ -34,10 +35,18 @@ class position_set {
       insert(i);
     }
   }
+  /// As one where it lies behind all others. Not inlined: it is rare where intervals are added in a loop that matters.
+  template <class = when_used>
+  [[gnu::noinline]] void add(const comb& c) {
+    if (sorted_ && c.count > 1) {
+      fold();
+      if (combs_.empty() || c.first.lo > combs_.back().end()) return combs_.push_back(c);
+    }
+    for (index_t i = 0; i < c.count; ++i) add(c.tooth(i));
+  }
   template <class = when_used>
   void add(const position_set& other) {
-    for (const comb& c : other.combs_)
-      for (index_t i = 0; i < c.count; ++i) add(c.tooth(i));
+    for (const comb& c : other.combs_) add(c);
     for (interval i : other.parts_) add(i);
   }
   template <class = when_used>
@@ -53,11 +62,35 @@ class position_set {
     fold();
     return combs_;
   }
+  /// As they are kept: combs, and intervals behind them.
+  struct list {
+    std::vector<comb> combs;
+    std::vector<interval> parts;
+    index_t size() const {
+      index_t n = 0;
+      for (const comb& c : combs) n += c.count * c.first.size();
+      for (interval i : parts) n += i.size();
+      return n;
+    }
+    std::vector<interval> one_by_one() const {
+      std::vector<interval> all;
+      for (const comb& c : combs)
+        for (index_t i = 0; i < c.count; ++i) all.push_back(c.tooth(i));
+      all.insert(all.end(), parts.begin(), parts.end());
+      return all;
+    }
+  };
+  template <class = when_used>
+  list listed() {
+    if (!sorted_) normalise();
+    return {combs_, parts_};
+  }
   /// To be called now and then while many are added in order: keeps together what repeats so far.
   template <class = when_used>
   void pack() {
     if (sorted_) fold();
   }
+  template <class = when_used>
   void clear() {
     combs_.clear();
     parts_.clear();

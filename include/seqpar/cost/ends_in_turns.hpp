@@ -15,16 +15,20 @@ namespace detail {
 class ends_in_turns {
  public:
   ends_in_turns() = default;
-  ends_in_turns(index_t turn, std::size_t members) : turn_(turn), sizes_(members) {
+  ends_in_turns(index_t turn, std::size_t members) : turn_(turn), by_turn_(turn), sizes_(members) {
     ends_.resize(members * static_cast<std::size_t>(turn));
   }
   bool empty() const { return sizes_.empty(); }
-  void add(std::size_t member, interval i) {
-    sizes_[member] += i.size();
+  void add(std::size_t member, interval i, index_t times = 1) {
+    sizes_[member] += times * i.size();
     index_t* ends = ends_.data() + member * static_cast<std::size_t>(turn_);
     if (i.hi != hi_) rest_of_hi_ = in_turn(hi_ = i.hi);  // most intervals of a piece end together
-    ++ends[rest_of_hi_];
-    --ends[in_turn(i.lo)];
+    ends[rest_of_hi_] += times;
+    ends[in_turn(i.lo)] -= times;
+  }
+  void add(std::size_t member, const comb& c) {
+    if (in_turn(c.step) == 0) return add(member, c.first, c.count);
+    for (index_t i = 0; i < c.count; ++i) add(member, c.tooth(i));
   }
   index_t size(std::size_t member) const { return sizes_[member]; }
   /// Rows first + i·turn: Σ ⌈(hi − first) / turn⌉ − ⌈(lo − first) / turn⌉.
@@ -39,8 +43,10 @@ class ends_in_turns {
   }
 
  private:
-  index_t in_turn(index_t x) const { return x - divided(x, turn_) * turn_; }
-  index_t turn_ = 0, hi_ = 0, rest_of_hi_ = 0;
+  index_t in_turn(index_t x) const { return x - x / by_turn_ * turn_; }
+  index_t turn_ = 0;
+  divisor by_turn_{1};
+  index_t hi_ = 0, rest_of_hi_ = 0;
   std::vector<index_t> sizes_, ends_;
 };
 

@@ -36,9 +36,9 @@ spread spread_of(const List& list) {
 /// Every member (ring w, all-to-all u) wants them of (o, u), for its kv heads. Queries and keys of a ring member are
 /// those of its whole all-to-all group; joint queries count, joint keys are nobody's.
 ///
-/// Steps: pieces of the mask + runs of the layouts, where the mask's pieces are known (mask_pieces), but one per query
-/// of a run whose step is wider than what a query sees between ends that move; else as the plan's own reach. Fails
-/// (error): what a plan refuses of layouts, mask, shape and mesh, and sizes whose bytes or pairs 64 bits may not count.
+/// Steps: pieces of the mask + runs of the layouts, where the mask's pieces are known (mask_pieces); else as the plan's
+/// own reach. Fails (error): what a plan refuses of layouts, mask, shape and mesh, and sizes whose bytes or pairs 64
+/// bits may not count.
 class needs {
  public:
   template <sequence_layout QLayout, sequence_layout KvLayout, attention_mask Mask>
@@ -75,11 +75,10 @@ class needs {
         set = detail::reach_of(bound(mask, q_tokens, k_tokens), asking, k_tokens);
         pairs_.push_back(pieces.pairs(asking));
       }
-      wanted_.push_back(set.parts());
+      wanted_.push_back(set.listed());
       index_t rows = -detail::rows_among(keys_.back(), wanted_.back()) -
                      detail::rows_among({{joint_keys_.lo, joint_keys_.size(), 1}}, wanted_.back());
-      for (interval i : wanted_.back()) rows += i.size();
-      received_.push_back(rows);
+      received_.push_back(rows + wanted_.back().size());
     }
   }
   template <sequence_layout QLayout, sequence_layout KvLayout, attention_mask Mask>
@@ -104,10 +103,10 @@ class needs {
   /// Of ring member r's group, as they lie; its joint queries last.
   const std::vector<run>& queries(int r) const& { return queries_[at(r)]; }
   const std::vector<run>& keys(int r) const& { return keys_[at(r)]; }
-  const std::vector<interval>& wanted(int r) const& { return wanted_[at(r)]; }  ///< positions, ascending
+  /// Positions of the keys that its queries may see, ascending, one by one where they have gaps.
+  std::vector<interval> wanted(int r) const { return wanted_[at(r)].one_by_one(); }
   void queries(int, a_view_must_not_outlive_its_table = {}) const&& = delete;
   void keys(int, a_view_must_not_outlive_its_table = {}) const&& = delete;
-  void wanted(int, a_view_must_not_outlive_its_table = {}) const&& = delete;
   index_t pairs(int r) const { return pairs_[at(r)]; }  ///< (query, key) pairs that its queries see, joint ones too
 
   /// Rows of `owner` that `wanter` wants.
@@ -139,7 +138,12 @@ class needs {
     const spread s = detail::spread_of(rows);
     return ring > 0 ? spread{s.mean / ring, s.most / ring} : spread{};
   }
-  /// Rows of `owner` at positions of a set (detail::merged from several members' wanted()).
+  /// A set, and what `wanter` wants, too.
+  std::vector<interval> with_wanted(const std::vector<interval>& set, int wanter) const {
+    const detail::position_set::list& more = wanted_[at(wanter)];
+    return more.combs.empty() ? detail::merged(set, more.parts) : detail::merged(set, more.one_by_one());
+  }
+  /// Rows of `owner` at positions of a set (of several members: with_wanted).
   index_t rows_in(const std::vector<interval>& set, int owner) const {
     return detail::rows_among(keys_[at(owner)], set);
   }
@@ -201,7 +205,7 @@ class needs {
   bool has_shape_ = true;
   interval joint_keys_;
   std::vector<std::vector<run>> queries_, keys_;
-  std::vector<std::vector<interval>> wanted_;
+  std::vector<detail::position_set::list> wanted_;
   std::vector<index_t> pairs_, received_, q_rows_, kv_rows_;
 };
 

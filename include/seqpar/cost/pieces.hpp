@@ -32,11 +32,17 @@ constexpr index_t floor_sum(index_t n, index_t m, index_t a, index_t b) {
   return sum;
 }
 
-/// ⌊x / m⌋ for x ≥ 0, m > 0, sooner where m is a power of two, as the steps of ranks in turns often are.
-constexpr index_t divided(index_t x, index_t m) {
-  const auto u = static_cast<std::uint64_t>(x), by = static_cast<std::uint64_t>(m);
-  return static_cast<index_t>(std::has_single_bit(by) ? u >> std::countr_zero(by) : u / by);
-}
+/// ⌊x / m⌋ for many x ≥ 0 by one m > 0, sooner where m is a power of two, as the steps of ranks in turns often are.
+struct divisor {
+  std::uint64_t m;
+  int shift;
+  constexpr divisor(index_t by)
+      : m(static_cast<std::uint64_t>(by)), shift((m & (m - 1)) == 0 ? std::countr_zero(m) : -1) {}
+  friend constexpr index_t operator/(index_t x, const divisor& by) {
+    const auto u = static_cast<std::uint64_t>(x);
+    return static_cast<index_t>(by.shift >= 0 ? u >> by.shift : u / by.m);
+  }
+};
 
 /// The same rows from the least position up.
 constexpr run ascending(run r) {
@@ -44,15 +50,22 @@ constexpr run ascending(run r) {
   return r.step < 0 ? run{r.at(r.count - 1), r.count, -r.step} : r;
 }
 
-/// How many rows of an ascending run lie below x.
-constexpr index_t rows_below(const run& r, index_t x) {
+/// An ascending run that is asked often.
+struct ladder : run {
+  index_t last;
+  divisor by_step;
+  constexpr ladder(const run& r) : run(r), last(at(count - 1)), by_step(step) {}
+};
+
+/// How many rows lie below x.
+constexpr index_t rows_below(const ladder& r, index_t x) {
   if (x <= r.first) return 0;
-  if (x > r.at(r.count - 1)) return r.count;
-  return divided(x - r.first + r.step - 1, r.step);
+  if (x > r.last) return r.count;
+  return (x - r.first + r.step - 1) / r.by_step;
 }
 
 /// Σ over i < n of rows_below(r, x + i·step), step ≥ 0.
-constexpr index_t sum_rows_below(const run& r, index_t x, index_t step, index_t n) {
+constexpr index_t sum_rows_below(const ladder& r, index_t x, index_t step, index_t n) {
   if (step == 0 || n == 1) return n * rows_below(r, x);
   if (step == 1) {
     const auto upto = [&](index_t last) {  // Σ over x ≤ last: each row lies below last − row of them
@@ -64,7 +77,7 @@ constexpr index_t sum_rows_below(const run& r, index_t x, index_t step, index_t 
   const auto first_above = [&](index_t bound) {  // the first i with x + i·step > bound
     return x > bound ? 0 : std::min(n, (bound - x) / step + 1);
   };
-  const index_t some = first_above(r.first), all = first_above(r.at(r.count - 1));
+  const index_t some = first_above(r.first), all = first_above(r.last);
   return floor_sum(all - some, r.step, step, x + some * step - r.first + r.step - 1) + (n - all) * r.count;
 }
 
@@ -81,19 +94,34 @@ inline std::vector<interval> merged(const std::vector<interval>& a, const std::v
   return both;
 }
 
-/// How many rows of a block have positions in the set.
+/// How many rows of an ascending run lie in a comb: Σ ⌊y/t⌋ − ⌊(y − size)/t⌋ over their distances y from its begin.
+constexpr index_t rows_among(const ladder& r, const comb& c) {
+  const index_t begin = rows_below(r, c.first.lo), n = rows_below(r, c.end()) - begin;
+  if (n == 0 || c.count == 1) return n;
+  const index_t behind = r.at(begin) - c.first.lo + c.step;  // one step more, for sums of what is not negative
+  return floor_sum(n, c.step, r.step, behind) - floor_sum(n, c.step, r.step, behind - c.first.size());
+}
+
+/// How many rows of a block have positions in a set: of ascending intervals that do not touch.
 inline index_t rows_among(const std::vector<run>& block, const std::vector<interval>& set) {
   index_t rows = 0;
   for (const run& any : block) {
     if (any.count == 0) continue;
-    const run r = ascending(any);
+    const ladder r = ascending(any);
     auto p = std::upper_bound(set.begin(), set.end(), r.first, [](index_t x, interval i) { return x < i.hi; });
-    for (index_t upto = 0; p != set.end() && p->lo <= r.at(r.count - 1); ++p) {
+    for (index_t upto = 0; p != set.end() && p->lo <= r.last; ++p) {
       const bool next = p->lo <= r.at(upto) && upto > 0;  // the row behind the last interval is the first of this one
       rows -= next ? upto : rows_below(r, p->lo);
       rows += upto = rows_below(r, p->hi);
     }
   }
+  return rows;
+}
+inline index_t rows_among(const std::vector<run>& block, const position_set::list& set) {
+  index_t rows = rows_among(block, set.parts);
+  for (const run& any : set.combs.empty() ? std::vector<run>() : block)
+    if (any.count > 0)
+      for (const comb& c : set.combs) rows += rows_among(ascending(any), c);
   return rows;
 }
 
@@ -146,7 +174,7 @@ class mask_pieces {
   template <class F>
   void for_each_part(const run& queries, F&& f) const {
     if (queries.count == 0) return;
-    const run r = detail::ascending(queries);
+    const detail::ladder r = detail::ascending(queries);
     auto p =
         std::partition_point(pieces_.begin(), pieces_.end(), [&](const piece& x) { return x.queries.hi <= r.first; });
     for (index_t i = 0; p != pieces_.end() && i < r.count; ++p) {
@@ -177,9 +205,10 @@ class mask_pieces {
     for (const run& r : queries)
       for_each_part(r, [&](const moving_interval& keys, index_t step, index_t n) {
         const interval last = keys.after((n - 1) * step);
-        const bool gaps = keys.lo_moves && keys.hi_moves && keys.at.size() < step;
-        for (index_t i = 0; gaps && i < n; ++i) set.add(keys.after(i * step));
-        if (!gaps) set.add({keys.at.lo, last.hi});
+        if (keys.lo_moves && keys.hi_moves && keys.at.size() < step)
+          set.add(detail::comb{keys.at, step, n});
+        else
+          set.add({keys.at.lo, last.hi});
         sum += n * (keys.at.size() + last.size()) / 2;
       });
     seen = sum;

@@ -158,7 +158,7 @@ class traffic_law {
         if (direct()) {
           on_ring(o, w, n_.rows(w, o), element);
         } else {
-          behind = merged(behind, n_.wanted(w));
+          behind = n_.with_wanted(behind, w);
           on_ring(wrap(w - 1), w, n_.rows_in(behind, o), element);
         }
       }
@@ -172,7 +172,7 @@ class traffic_law {
         if (direct()) {
           on_ring(w, o, n_.rows(w, o), fp32);
         } else {
-          before = merged(before, n_.wanted(w));
+          before = n_.with_wanted(before, w);
           on_ring(w, wrap(w + 1), n_.rows_in(before, o), fp32);
         }
       }
@@ -227,7 +227,7 @@ inline crossings rows_across(const needs& n, int ranks_per_node) {
         for (end = first; end < n.ring_size() && node_of(end) == node_of(first); ++end)
           if (node_of(end) != node_of(o)) {
             c.each += n.rows(end, o) * n.kv_heads_of(u).size();
-            wanted = detail::merged(wanted, n.wanted(end));
+            wanted = n.with_wanted(wanted, end);
           }
         c.once += n.rows_in(wanted, o) * n.kv_heads_of(u).size();
       }

@@ -14,10 +14,9 @@ namespace seqpar {
 inline namespace v0_1 {
 
 /// rows(w, o) = |{ queries of ring member w that may see a key of ring member o }|, o ≠ w: what travels where queries
-/// do. Steps: pieces of the mask × runs of keys that a piece meets, but one per query where both ends of what it sees
-/// move and are nearer than the step of the keys' run; masks whose pieces are not known are asked as a plan asks them.
-/// Where the queries are dealt in turns, the seers of a piece are counted by their ends modulo the turn, once for all
-/// members.
+/// do. Steps: pieces of the mask × runs of keys that a piece meets; masks whose pieces are not known are asked as a
+/// plan asks them. Where the queries are dealt in turns, the seers of a piece are counted by their ends modulo the
+/// turn, once for all members.
 class visits {
  public:
   template <attention_mask Mask>
@@ -43,18 +42,21 @@ class visits {
         for (index_t k = 0; k < p.count; ++k) {
           const moving_interval& seen = pieces.keys_of(p)[k];
           const index_t count = p.queries.size();
-          keys.for_each_near({seen.at.lo, seen.after(count - 1).hi}, [&](const run& block, int owner) {
+          keys.for_each_near({seen.at.lo, seen.after(count - 1).hi}, [&](const detail::ladder& block, int owner) {
             const auto o = static_cast<std::size_t>(owner);
-            add_seers(p.queries.lo, seen, count, block, [&](interval i) { once ? ends_.add(o, i) : seers[o].add(i); });
+            add_seers(p.queries, seen, block,
+                      [&](const auto& some) { once ? ends_.add(o, some) : seers[o].add(some); });
           });
         }
         for (std::size_t o = 0; o < ring && !once && !ends_.empty(); ++o) {
-          for (interval i : seers[o].parts()) ends_.add(o, i);
+          const auto set = seers[o].listed();
+          for (const detail::comb& c : set.combs) ends_.add(o, c);
+          for (interval i : set.parts) ends_.add(o, i);
           seers[o].clear();
         }
       }
       if (ends_.empty())
-        for (detail::position_set& s : seers) seers_.push_back(s.parts());
+        for (detail::position_set& s : seers) seers_.push_back(s.listed());
     } else {
       std::vector<std::vector<run>> keys;
       index_t q_tokens = 0, k_tokens = n.shape().joint_kv;
@@ -65,7 +67,7 @@ class visits {
       }
       const auto whole = bound(mask, q_tokens, k_tokens);
       for (detail::position_set& s : detail::seer_search(whole, keys, k_tokens).among({0, q_tokens}))
-        seers_.push_back(s.parts());
+        seers_.push_back(s.listed());
     }
   }
 
@@ -78,8 +80,7 @@ class visits {
     const auto i = static_cast<std::size_t>(o);
     index_t rows = -seers_among(o, o);
     if (!ends_.empty()) return rows + ends_.size(i);
-    for (interval part : seers_[i]) rows += part.size();
-    return rows;
+    return rows + seers_[i].size();
   }
   /// What a query says, once for all heads, of the keys that it may see.
   index_t sight_bytes() const { return sight_bytes_; }
@@ -104,9 +105,10 @@ class visits {
     for (const run& r : needs_->queries(w)) rows += ends_.rows(i, detail::ascending(r).first);
     return rows;
   }
-  /// Of `count` queries from `first` on, those that see a row of the block.
+  /// Of the queries of a piece, those that see a row of the block.
   template <class F>
-  static void add_seers(index_t first, const moving_interval& seen, index_t count, const run& block, F&& add) {
+  static void add_seers(interval queries, const moving_interval& seen, const detail::ladder& block, F&& add) {
+    const index_t first = queries.lo, count = queries.size();
     // an end that stays cuts the block once for all
     const index_t below = seen.lo_moves ? 0 : detail::rows_below(block, seen.at.lo);
     const index_t upto = seen.hi_moves ? block.count : detail::rows_below(block, seen.at.hi);
@@ -114,16 +116,27 @@ class visits {
     const index_t begin = seen.hi_moves ? std::max<index_t>(0, block.at(below) + 1 - seen.at.hi) : 0;
     const index_t end = seen.lo_moves ? std::min(count, block.at(upto - 1) + 1 - seen.at.lo) : count;
     if (begin >= end) return;
-    if (!(seen.lo_moves && seen.hi_moves) || seen.at.size() >= block.step) return add({first + begin, first + end});
-    for (index_t i = begin; i < end; ++i)  // narrower than the block's steps: it may see none between two rows
-      if (detail::rows_below(block, seen.after(i).hi) > detail::rows_below(block, seen.after(i).lo))
-        add({first + i, first + i + 1});
+    if (!(seen.lo_moves && seen.hi_moves) || seen.at.size() >= block.step)
+      return add(interval{first + begin, first + end});
+    // narrower than the block's steps: each row has seers of its own, of the first and the last perhaps not all
+    const index_t row = detail::rows_below(block, seen.at.lo),
+                  rows = detail::rows_below(block, seen.after(count).hi - 1) - row;
+    const index_t sees = first + block.at(row) + 1;
+    detail::comb inside{{sees - seen.at.hi, sees - seen.at.lo}, block.step, rows};
+    if (rows > 0 && inside.first.lo < queries.lo) {
+      add(intersection(inside.first, queries));
+      inside = {inside.tooth(1), inside.step, inside.count - 1};
+    }
+    const interval last = inside.tooth(inside.count - 1);
+    const bool cut = inside.count > 0 && last.hi > queries.hi;
+    if (inside.count -= cut; inside.count > 0) add(inside);
+    if (cut) add(intersection(last, queries));
   }
 
   const needs* needs_;
   index_t sight_bytes_ = 0;
-  std::vector<std::vector<interval>> seers_;  ///< of each member's keys: positions of queries
-  detail::ends_in_turns ends_;                ///< in their place, where queries are dealt in turns
+  std::vector<detail::position_set::list> seers_;  ///< of each member's keys: positions of queries
+  detail::ends_in_turns ends_;                     ///< in their place, where queries are dealt in turns
 };
 
 /// The sides that a plan with these options lets travel: those asked for, or those of fewer bytes over all ranks.

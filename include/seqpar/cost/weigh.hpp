@@ -125,7 +125,7 @@ class least_times {
     std::vector<int> here;
     for (int m = first; m < std::min(first + machine_.ranks_per_node, n_.team().size()); ++m)
       if (n_.team().all_to_all_of(m) == u) here.push_back(n_.team().ring_of(m));
-    for (int r : here) wanted = merged(wanted, n_.wanted(r));
+    for (int r : here) wanted = n_.with_wanted(wanted, r);
     index_t rows = 0;
     for (interval i : wanted) rows += n_.dealt_keys(i);
     for (int r : here) rows -= n_.rows_in(wanted, r);

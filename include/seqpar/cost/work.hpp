@@ -21,7 +21,7 @@ class owned_runs {
   void finish() {
     std::sort(list_.begin(), list_.end(), [](const one& a, const one& b) { return a.rows.first < b.rows.first; });
     index_t reach = -1;
-    for (one& x : list_) x.reach = reach = std::max(reach, x.rows.at(x.rows.count - 1));
+    for (one& x : list_) x.reach = reach = std::max(reach, x.rows.last);
   }
   /// f(run, owner) for the runs that begin before `hull` ends and do not end before it begins.
   template <class F>
@@ -32,7 +32,7 @@ class owned_runs {
 
  private:
   struct one {
-    run rows;
+    ladder rows;
     int owner;
     index_t reach = 0;  ///< the furthest row of this run and those before it
   };
@@ -40,7 +40,7 @@ class owned_runs {
 };
 
 /// How many keys of an ascending block `count` queries see, `step` apart.
-inline index_t pairs_with(const run& block, const moving_interval& seen, index_t step, index_t count) {
+inline index_t pairs_with(const ladder& block, const moving_interval& seen, index_t step, index_t count) {
   return sum_rows_below(block, seen.at.hi, seen.hi_moves ? step : 0, count) -
          sum_rows_below(block, seen.at.lo, seen.lo_moves ? step : 0, count);
 }
@@ -57,7 +57,7 @@ inline std::vector<index_t> pairs_at_keys(const needs& n, const mask_pieces& pie
     for (index_t k = 0; k < p.count; ++k) {
       const moving_interval& seen = pieces.keys_of(p)[k];
       const index_t count = p.queries.size();
-      keys.for_each_near({seen.at.lo, seen.after(count - 1).hi}, [&](const run& block, int owner) {
+      keys.for_each_near({seen.at.lo, seen.after(count - 1).hi}, [&](const detail::ladder& block, int owner) {
         pairs[static_cast<std::size_t>(owner)] += pairs_with(block, seen, 1, count);
       });
     }
@@ -91,11 +91,12 @@ class work {
       index_t& rest = at(w, joint) = n.pairs(w);
       for (const run& r : n.queries(w))
         pieces.for_each_part(r, [&](const moving_interval& seen, index_t step, index_t count) {
-          keys.for_each_near({seen.at.lo, seen.after((count - 1) * step).hi}, [&](const run& block, int owner) {
-            const index_t all = detail::pairs_with(block, seen, step, count);
-            at(w, owner) += all;
-            rest -= all;
-          });
+          keys.for_each_near({seen.at.lo, seen.after((count - 1) * step).hi},
+                             [&](const detail::ladder& block, int owner) {
+                               const index_t all = detail::pairs_with(block, seen, step, count);
+                               at(w, owner) += all;
+                               rest -= all;
+                             });
         });
     }
   }
