@@ -44,21 +44,21 @@ constexpr void append_piece(interval& open, interval x, F& f) {
   }
 }
 
-template <banded M, class F>
-constexpr void band_pieces(const M& mask, interval q, interval first, interval last, interval& open, F& f) {
-  if (last.hi <= first.lo) return;
-  if (!first.empty() && !last.empty() && last.lo <= first.hi) return append_piece(open, {first.lo, last.hi}, f);
-  const index_t middle = q.lo + q.size() / 2;  // a span of one query has ended above
-  band_pieces(mask, {q.lo, middle}, first, mask.band(middle - 1), open, f);
-  band_pieces(mask, {middle, q.hi}, mask.band(middle), last, open, f);
-}
-
-/// Exact. Where the bands of the first and last query touch, their hull is the answer; else the span is halved: about
-/// span / band width steps.
+/// Exact. Where the bands of the first and the last query of a span touch, their hull is the answer, and where the last
+/// ends before the first begins, nothing is; else the span is halved, and the next one may be twice as long: a few
+/// steps for every piece.
 template <banded M, class F>
 constexpr void band_reach(const M& mask, interval q, F&& f) {
   interval open{};
-  band_pieces(mask, q, mask.band(q.lo), mask.band(q.hi - 1), open, f);
+  for (index_t i = q.lo, n = q.size(); i < q.hi; i += n, n = lesser(2 * n, q.hi - i)) {
+    const interval first = mask.band(i);
+    interval last = mask.band(i + n - 1);
+    while (last.hi > first.lo && (first.empty() || last.empty() || last.lo > first.hi)) {
+      n = (n + 1) / 2;
+      last = mask.band(i + n - 1);
+    }
+    if (last.hi > first.lo) append_piece(open, {first.lo, last.hi}, f);
+  }
   if (!open.empty()) f(open);
 }
 
