@@ -4,6 +4,7 @@
 
 #include <tests/attention/draw.hpp>
 #include <tests/attention/rank.hpp>
+#include <tests/support/sanitized.hpp>
 
 namespace seqpar::test {
 
@@ -135,7 +136,7 @@ TEST_CASE("when all ranks hold alike, every cache line of every kind of memory t
       for (const schedule s : every_schedule)
         for (const write how : {write::assign, write::add})
           for (const index_t joint : {0, 16}) {
-            problem p = plain(team, 128, again, s);
+            problem p = plain(team, under_tsan ? 32 : 128, again, s);
             p.options.gradients = how;
             p.shape.joint_q = p.shape.joint_kv = joint;
             for (const side moving : {side::keys, side::queries}) {

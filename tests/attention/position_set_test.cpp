@@ -80,6 +80,10 @@ TEST_CASE("a set that repeats evenly, and a block's rows in it, take room for on
   CHECK(detail::rows_in({{4, 1000, 64}}, set).empty());
   CHECK(detail::rows_in({{63'937, 500, -128}}, set) == std::vector<run>{{63'937, 500, -128}});
   CHECK(detail::rows_in({{0, 6400, 10}}, set).size() > 100);
+  set.clear();
+  set.add({{0, 2}, 4, 3});
+  set.add({{10, 11}, 4, 3});  // goes on where the other ends
+  CHECK(set.parts() == std::vector<interval>{{0, 2}, {4, 6}, {8, 11}, {14, 15}, {18, 19}});
 }
 
 }  // namespace seqpar::test

@@ -3,6 +3,7 @@
 // are compared with the definition. Replay one: SWEEP_SEED=<its number> SWEEP_COUNT=1 <this program> -tc='*sweep*'
 #include <tests/attention/cases.hpp>
 #include <tests/attention/draw.hpp>
+#include <tests/support/sanitized.hpp>
 
 #include <cstdlib>
 
@@ -13,16 +14,7 @@ template outcome<float> run_problem<float, host_reference<>>(const problem&, con
 
 namespace {
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SWEEP_IS_SANITIZED
-#endif
-#endif
-#if defined(SWEEP_IS_SANITIZED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t usual_count = 300;
-#else
-constexpr std::uint64_t usual_count = 2000;
-#endif
+constexpr std::uint64_t usual_count = under_asan || under_tsan ? 300 : 2000;
 
 std::uint64_t environment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
