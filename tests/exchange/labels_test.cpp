@@ -475,3 +475,18 @@ TEST_CASE("what all ranks work out alone about neighbours agrees, message by mes
               }) == "");
   }
 }
+
+TEST_CASE("positions of a layout with a problem, and of a rank that it does not have, are refused by name") {
+  std::vector<index_t> out(4);
+  const auto said = [&](const zigzag& layout, int rank) -> std::string {
+    try {
+      positions_of(layout, rank, std::span(out));
+    } catch (const error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  CHECK(said({.tokens = 8, .ranks = 2, .granule = 0}, 0).starts_with("[seqpar] positions_of: the layout: "));
+  CHECK(said({.tokens = 8, .ranks = 2}, 2) == "[seqpar] positions_of: rank 2 is not one of 2");
+  CHECK(said({.tokens = 8, .ranks = 2}, -1) == "[seqpar] positions_of: rank -1 is not one of 2");
+}

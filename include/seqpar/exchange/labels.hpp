@@ -255,9 +255,13 @@ status check_labels(const mesh<Transport>& team, std::span<const T> labels, inde
 
 /// out[i] = the position in time of row i of `rank`, for rotary embeddings: global_of(rank, i) less the first token of
 /// its document, so that both copies of a token share theirs. Documents and bounds as in plan_neighbours.
-/// Fails (error): out has not layout.count_of(rank) elements; the bounds are wrong.
+/// Fails (error): a layout with a problem, a rank that it does not have; out has not layout.count_of(rank) elements;
+/// the bounds are wrong.
 template <sequence_layout L, class Integer>
 void positions_of(const L& layout, int rank, std::span<Integer> out, std::span<const index_t> bounds = {}) {
+  if (const flaw what = problem_of(layout)) raise(detail::invalid("positions_of", {"the layout: ", what}));
+  if (rank < 0 || rank >= layout.rank_count())
+    raise(detail::invalid("positions_of", {"rank ", rank, " is not one of ", layout.rank_count()}));
   if (static_cast<index_t>(out.size()) != layout.count_of(rank))
     raise(detail::invalid("positions_of",
                           {"out has ", out.size(), " elements, the rank ", layout.count_of(rank), " rows"}));

@@ -44,7 +44,7 @@ class assembly {
   template <class = when_used>
   assembly& item(index_t i) {
     if (i < 0 || i >= item_count())
-      note({"item ", i, " is not one of the ", item_count(), " items"});
+      note({"item ", i, ", which is not one of the ", item_count(), " items"});
     else
       append(rows_of(i), i, 0);
     return *this;
