@@ -384,25 +384,3 @@ TEST_CASE("messages are called by the verb that planned them, and those of its o
   CHECK(last(2) == "inverse of reshard, round 0");
   CHECK(last(1) == "adjoint of reshard, round 0");
 }
-
-TEST_CASE("a plan that runs forward on one rank and another way on its peer is a disagreement, not a result [J7]") {
-  for (const bool adjoint : {false, true}) {
-    std::vector<errc> codes(2, errc::ok);
-    run_ranks(2, [&](threads::transport t) {
-      auto plan = plan_reshard(ring(t), contiguous{.tokens = 8, .ranks = 2}, striped{.tokens = 8, .ranks = 2},
-                               {.row_bytes = 4});
-      const host_memory memory(plan.memory());
-      plan.prepare(memory, on_host{});
-      float in[4] = {1, 2, 3, 4}, out[4] = {};
-      status s;
-      if (t.rank() == 0)
-        s = plan.forward(in, out, memory, on_host{});
-      else if (adjoint)
-        s = plan.template adjoint<float>(in, out, memory, on_host{});
-      else
-        s = plan.inverse(in, out, memory, on_host{});
-      codes[static_cast<std::size_t>(t.rank())] = s.code();
-    });
-    CHECK(codes == std::vector<errc>(2, errc::ranks_disagree));
-  }
-}

@@ -120,8 +120,12 @@ inline index_t rows_among(const std::vector<run>& block, const std::vector<inter
 inline index_t rows_among(const std::vector<run>& block, const position_set::list& set) {
   index_t rows = rows_among(block, set.parts);
   for (const run& any : set.combs.empty() ? std::vector<run>() : block)
-    if (any.count > 0)
-      for (const comb& c : set.combs) rows += rows_among(ascending(any), c);
+    if (any.count > 0) {
+      const ladder r = ascending(any);
+      auto c = std::upper_bound(set.combs.begin(), set.combs.end(), r.first,
+                                [](index_t x, const comb& some) { return x < some.end(); });
+      for (; c != set.combs.end() && c->first.lo <= r.last; ++c) rows += rows_among(r, *c);
+    }
   return rows;
 }
 

@@ -47,14 +47,7 @@ class message_list {
     problem_ = {};
     memory_checked_ = launched_ = false;
   }
-  /// A plan's messages meet those of the same kind only: not those of its adjoint, even where they have as many bytes.
-  void label(const message_label& l) noexcept {
-    label_ = l;
-    auto kind = static_cast<std::uint64_t>(l.plan);
-    for (const char* text : {l.stage, l.of})
-      for (; *text && l.plan != 0; ++text) kind = (kind ^ static_cast<unsigned char>(*text)) * 0x100000001b3u;
-    label_.plan = l.plan == 0 ? 0 : static_cast<index_t>(kind >> 1 | 1);
-  }
+  void label(const message_label& l) noexcept { label_ = l; }
   void send(const block& b, int peer) noexcept { add(direction::send, b, peer); }
   void recv(const block& b, int peer) noexcept { add(direction::receive, b, peer); }
 

@@ -50,7 +50,7 @@ constexpr void append_piece(interval& open, interval x, F& f) {
 template <banded M, class F>
 constexpr void band_reach(const M& mask, interval q, F&& f) {
   interval open{};
-  for (index_t i = q.lo, n = q.size(); i < q.hi; i += n, n = lesser(2 * n, q.hi - i)) {
+  for (index_t i = q.lo, n = q.size(); i < q.hi; i += n, n = n < q.hi - i - n ? 2 * n : q.hi - i) {
     const interval first = mask.band(i);
     interval last = mask.band(i + n - 1);
     while (last.hi > first.lo && (first.empty() || last.empty() || last.lo > first.hi)) {
