@@ -36,9 +36,9 @@ spread spread_of(const List& list) {
 /// Every member (ring w, all-to-all u) wants them of (o, u), for its kv heads. Queries and keys of a ring member are
 /// those of its whole all-to-all group; joint queries count, joint keys are nobody's.
 ///
-/// Steps: pieces of the mask + runs of the layouts, where the mask's pieces are known (mask_pieces); else as the plan's
-/// own reach. Fails (error): what a plan refuses of layouts, mask, shape and mesh, and sizes whose bytes or pairs 64
-/// bits may not count.
+/// Steps: pieces of the mask + runs of the layouts, where the mask's pieces are known (mask_pieces), and one per query
+/// where sets with gaps interleave (docs/cost.md); else as the plan's own reach. Fails (error): what a plan refuses of
+/// layouts, mask, shape and mesh, and sizes whose bytes or pairs 64 bits may not count.
 class needs {
  public:
   template <sequence_layout QLayout, sequence_layout KvLayout, attention_mask Mask>
